@@ -1,0 +1,1 @@
+"""The core of ninfer: plans, plugins, engine, program and serving."""

@@ -1,0 +1,74 @@
+"""What an artifact is made of: identity, tensors, frontend resources. No torch at import."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+if TYPE_CHECKING:
+    import torch
+
+DTYPE_BYTES: Mapping[str, int] = {
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "float8_e4m3fn": 1,
+    "int64": 8,
+    "int32": 4,
+    "int8": 1,
+    "uint8": 1,
+    "bool": 1,
+}
+"""Bytes of one element, by torch's own dtype name."""
+
+
+class ArtifactIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """Who an artifact is. `model_id` is its public name, `weights_id` its numeric form (`bf16`, `fp8`, ...)."""
+
+    model_id: str
+    weights_id: str
+    family: str
+    format_version: int
+
+
+class TensorSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Name, shape and dtype of one tensor. `group` is the feature that needs it: `text`, `mtp`, `vision`, `draft`."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    group: str = "text"
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        return self.elements * DTYPE_BYTES[self.dtype]
+
+
+class ArtifactHeader(msgspec.Struct, frozen=True, kw_only=True):
+    """All of an artifact but its weights: cheap to read, enough to plan with.
+
+    `config` is the parsed `config.json`. `resources` are the frontend files byte for byte, by file name
+    (`tokenizer.json`, `chat_template.jinja`, `generation_config.json`, ...). `tensors` is the inventory under
+    the names the artifact itself uses; a family maps them to its own.
+    """
+
+    source: str
+    identity: ArtifactIdentity
+    config: dict[str, object]
+    resources: dict[str, bytes]
+    tensors: tuple[TensorSpec, ...]
+
+
+class WeightSource(Protocol):
+    """Gives a family its tensors while the model is built. Names are those of the artifact's inventory."""
+
+    def read(self, name: str, device: torch.device) -> torch.Tensor:
+        """The tensor of that name on `device`, dtype and shape as the inventory says. The caller owns it."""
+        ...

@@ -1,0 +1,227 @@
+"""Typed errors. The core raises them; each protocol maps `code` to its wire form, the CLI to an exit code.
+
+`code` is part of the public contract. A message says what was wrong with the numbers in it, then what
+would work. Errors that a client can cause are `RequestError`s, errors that stop a start are `StartupError`s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+import msgspec
+
+
+class ErrorCategory(Enum):
+    """Whose fault it is and what helps: enough for a protocol that does not know a `code` by name."""
+
+    INVALID_REQUEST = "invalid_request"
+    AUTHENTICATION = "authentication"
+    NOT_FOUND = "not_found"
+    TOO_LARGE = "too_large"
+    OVERLOADED = "overloaded"
+    TIMEOUT = "timeout"
+    UNAVAILABLE = "unavailable"
+    CANCELLED = "cancelled"
+    INTERNAL = "internal"
+    STARTUP = "startup"
+
+
+class NinferError(Exception):
+    """Base of every error with a stable `code`."""
+
+    code = "internal_error"
+    category = ErrorCategory.INTERNAL
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+# --- errors that end one request -------------------------------------------------------------------
+
+
+class RequestError(NinferError):
+    """Ends one request. `param` names the offending field in the client's own spelling."""
+
+    code = "invalid_request"
+    category = ErrorCategory.INVALID_REQUEST
+
+    def __init__(self, message: str, *, code: str | None = None, param: str | None = None) -> None:
+        super().__init__(message)
+        if code is not None:
+            self.code = code
+        self.param = param
+
+
+class InvalidPrompt(RequestError):
+    """The normalised conversation breaks a rule of the template (contract CHAT-37)."""
+
+    code = "invalid_prompt"
+
+
+class ContextLengthExceeded(RequestError):
+    """The prepared prompt leaves no room under the context ceiling (contract MEDIA-2)."""
+
+    code = "context_length_exceeded"
+
+    def __init__(self, *, prompt_tokens: int, max_context: int, param: str | None = "messages") -> None:
+        super().__init__(
+            f"the prompt has {prompt_tokens} tokens and this server's context holds {max_context}; "
+            "shorten the conversation or start the server with a larger --max-context",
+            param=param,
+        )
+        self.prompt_tokens = prompt_tokens
+        self.max_context = max_context
+
+
+class ModelNotFound(RequestError):
+    """Another model than the one this server has (decision 16)."""
+
+    code = "model_not_found"
+    category = ErrorCategory.NOT_FOUND
+
+    def __init__(self, *, asked: str, served: str) -> None:
+        super().__init__(f"no model '{asked}' here; this server serves '{served}'", param="model")
+
+
+class RequestTooLarge(RequestError):
+    """The raw body is over `--max-request-mib`, found before it is parsed (contract MEDIA-6)."""
+
+    code = "request_too_large"
+    category = ErrorCategory.TOO_LARGE
+
+    def __init__(self, *, limit_bytes: int) -> None:
+        super().__init__(
+            f"the request body is larger than {limit_bytes} bytes (--max-request-mib); send less or raise the limit"
+        )
+
+
+class AuthenticationFailed(RequestError):
+    """The key is missing or wrong (contract AUTH-1)."""
+
+    code = "invalid_api_key"
+    category = ErrorCategory.AUTHENTICATION
+
+    def __init__(self) -> None:
+        super().__init__("this server needs its API key: 'Authorization: Bearer KEY' or 'x-api-key: KEY'")
+
+
+class ServerOverloaded(RequestError):
+    """The lifetime capacity is taken (contract EXEC-4, EXEC-5)."""
+
+    code = "server_overloaded"
+    category = ErrorCategory.OVERLOADED
+
+    def __init__(self, *, capacity: int) -> None:
+        super().__init__(
+            f"all {capacity} places are taken (--max-concurrency + --max-pending-requests); try again later"
+        )
+
+
+class RequestQueueTimeout(RequestError):
+    """The pending deadline passed before admission (contract EXEC-5)."""
+
+    code = "request_queue_timeout"
+    category = ErrorCategory.TIMEOUT
+
+    def __init__(self, *, waited_ms: int) -> None:
+        super().__init__(f"the request waited {waited_ms} ms without being admitted (--pending-timeout-ms)")
+
+
+class ServiceUnavailable(RequestError):
+    """The engine has failed or is gone; `/health` says 503 as well (contract GEN-3)."""
+
+    code = "service_unavailable"
+    category = ErrorCategory.UNAVAILABLE
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the engine is not available: {reason}")
+
+
+class RequestCancelled(RequestError):
+    """The client went away or asked for the end; seen in logs, never on the wire."""
+
+    code = "client_disconnected"
+    category = ErrorCategory.CANCELLED
+
+    def __init__(self) -> None:
+        super().__init__("the request was cancelled by its client")
+
+
+class GenerationFailed(RequestError):
+    """The engine could not finish this one request; others are not affected."""
+
+    code = "generation_failed"
+    category = ErrorCategory.INTERNAL
+
+
+# --- errors that stop a start or a command ---------------------------------------------------------
+
+
+class StartupError(NinferError):
+    """Ends a command with `exit_code`; the CLI prints `code: message`."""
+
+    code = "startup_error"
+    category = ErrorCategory.STARTUP
+    exit_code = 2
+
+
+class PluginUnknown(StartupError):
+    code = "plugin_unknown"
+
+
+class PluginAmbiguous(StartupError):
+    """Several packages offer one name; `name@package` chooses."""
+
+    code = "plugin_ambiguous"
+
+
+class PluginBroken(StartupError):
+    """A selected plugin failed to import, or breaks the hook contract."""
+
+    code = "plugin_broken"
+
+
+class PluginIncompatible(StartupError):
+    """A selected plugin asks for another API version, a missing module or another device."""
+
+    code = "plugin_incompatible"
+
+
+class ArtifactInvalid(StartupError):
+    """The artifact cannot be used; `problems` has one line for each thing that is wrong."""
+
+    code = "artifact_invalid"
+
+    def __init__(self, source: str, problems: Sequence[str]) -> None:
+        listed = "\n".join(f"  - {problem}" for problem in problems)
+        super().__init__(f"{source} cannot be used ({len(problems)} problem{'s'[: len(problems) != 1]}):\n{listed}")
+        self.source = source
+        self.problems = tuple(problems)
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that keeps a plan from being made, with the option that would solve it."""
+
+    code: str
+    message: str
+    remedy: str
+
+
+class PlanRejected(StartupError):
+    """All problems of one planning stage, together."""
+
+    code = "plan_rejected"
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        lines = [f"  {problem.code}: {problem.message}\n      -> {problem.remedy}" for problem in problems]
+        super().__init__("no plan can be made:\n" + "\n".join(lines))
+        self.problems = tuple(problems)
+
+
+class StartFailed(StartupError):
+    """The plan was made, but the machine did not give what it needs."""
+
+    code = "start_failed"
+    exit_code = 1

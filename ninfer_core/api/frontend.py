@@ -1,0 +1,82 @@
+"""A family's host side: prompts in, text out. Lives in both processes and never imports torch."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from ninfer_core.api.request import Channel, GenerationRequest, SamplingOptions, TemplateOptions
+
+
+class TemplateCapabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What the artifact's own template can do, found from its bytes at start (contract TMPL-1)."""
+
+    thinking_toggle: bool
+    efforts: tuple[str, ...]
+    default_effort: str | None
+    preserve_thinking: bool
+    tools: bool
+
+
+class SamplingPresets(msgspec.Struct, frozen=True, kw_only=True):
+    """The artifact's own sampler settings by resolved thinking mode (contract OPT-46, decision 21)."""
+
+    thinking: SamplingOptions
+    non_thinking: SamplingOptions
+
+
+class ThinkingDefaults(msgspec.Struct, frozen=True, kw_only=True):
+    """The server's own choice where a request says nothing."""
+
+    enable_thinking: bool = True
+    preserve_thinking: bool = False
+
+
+class PreparedPrompt(msgspec.Struct, frozen=True, kw_only=True):
+    """A rendered and tokenized request. `resolved` has no None left in what the template exposes."""
+
+    text: str
+    token_ids: tuple[int, ...]
+    initial_channel: Channel
+    resolved: TemplateOptions
+
+
+class ChannelText(NamedTuple):
+    """Text that is certain: it will not be taken back and belongs to `channel`."""
+
+    channel: Channel
+    text: str
+
+
+class OutputDecoder(Protocol):
+    """Token ids of one answer -> text of its two channels, holding back only what is not certain yet:
+    an incomplete UTF-8 sequence, a possible start of the closing think tag, framing white space."""
+
+    channel: Channel
+    """The channel that the next token will count for (reasoning usage, contract RESP-56)."""
+
+    def push(self, token_id: int) -> tuple[ChannelText, ...]: ...
+
+    def finish(self) -> tuple[ChannelText, ...]:
+        """The answer has ended: give out what was held; an incomplete UTF-8 sequence becomes U+FFFD."""
+        ...
+
+
+class Frontend(Protocol):
+    """Built once for each process from the artifact's resources."""
+
+    capabilities: TemplateCapabilities
+    presets: SamplingPresets
+    stop_token_ids: tuple[int, ...]
+    token_domain: int
+
+    def prepare(self, request: GenerationRequest, defaults: ThinkingDefaults) -> PreparedPrompt:
+        """Render with the artifact's template and tokenize.
+
+        Raises InvalidPrompt for a conversation the template refuses, RequestError with the codes
+        `reasoning_effort_not_supported` and `conflicting_template_option` for its options (TMPL-3, 5).
+        """
+        ...
+
+    def output_decoder(self, initial_channel: Channel) -> OutputDecoder: ...

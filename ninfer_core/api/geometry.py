@@ -1,0 +1,69 @@
+"""Shapes that the plan is computed from: pure numbers, no weights, no torch."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from ninfer_core.api.artifact import DTYPE_BYTES
+
+
+class AttentionGeometry(msgspec.Struct, frozen=True, kw_only=True):
+    """The layers that own a KV cache. `layers` counts them alone, not the recurrent ones."""
+
+    layers: int
+    query_heads: int
+    kv_heads: int
+    head_dim: int
+
+
+class StateArray(msgspec.Struct, frozen=True, kw_only=True):
+    """One array a sequence carries in every recurrent layer (or, as a record, for every input column)."""
+
+    name: str
+    layers: int
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def bytes(self) -> int:
+        return self.layers * math.prod(self.shape) * DTYPE_BYTES[self.dtype]
+
+
+class Geometry(msgspec.Struct, frozen=True, kw_only=True):
+    """A model as the engine sees it.
+
+    `state` is what a sequence carries from token to token. `records` is what one input column of a round
+    must leave behind so that exactly N columns can be folded into `state` later (speculative.md section 5,
+    option B). Sampling uses rows `[0, token_domain)` of the `vocabulary_rows` logits.
+    """
+
+    hidden_size: int
+    layers: int
+    vocabulary_rows: int
+    token_domain: int
+    max_positions: int
+    attention: AttentionGeometry
+    state: tuple[StateArray, ...]
+    records: tuple[StateArray, ...]
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of one sequence's state."""
+        return sum(array.bytes for array in self.state)
+
+    @property
+    def record_bytes(self) -> int:
+        """Bytes one input column of a round leaves."""
+        return sum(array.bytes for array in self.records)
+
+
+class WorkspaceShape(msgspec.Struct, frozen=True, kw_only=True):
+    """The largest units of work the program will ask a model for."""
+
+    prefill_tokens: int
+    decode_rows: int
+    decode_columns: int
+    max_context: int
+    activation_dtype: str

@@ -1,0 +1,131 @@
+"""Hook specs of the five kinds. Hooks are called while planning and building, never for a request or a token.
+
+A plugin is a module named by an entry point of the group `ninfer.<kind>`; the entry point's name is the word
+that users type. The module implements the hooks of its kind with `@hookimpl` and imports torch inside
+`build` hooks only, so that planning stays free of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pluggy
+
+if TYPE_CHECKING:
+    import torch
+
+    from ninfer_core.api.artifact import ArtifactHeader, TensorSpec, WeightSource
+    from ninfer_core.api.frontend import Frontend
+    from ninfer_core.api.geometry import Geometry, WorkspaceShape
+    from ninfer_core.api.kv import KVCodec, KVLayout
+    from ninfer_core.api.media import MediaConfig, MediaDecoder
+    from ninfer_core.api.model import Model
+    from ninfer_core.api.plan import DeviceInfo, ExecutionPlan
+    from ninfer_core.api.protocol import ProtocolContext, ProtocolRoutes
+    from ninfer_core.api.speculative import Drafter, DrafterNeeds
+
+hookspec = pluggy.HookspecMarker("ninfer")
+hookimpl = pluggy.HookimplMarker("ninfer")
+
+
+class CommonHooks:
+    """Hooks that a plugin of any kind may implement."""
+
+    @hookspec(firstresult=True)
+    def ninfer_check(self, device: DeviceInfo) -> Sequence[str] | None:
+        """What keeps this plugin from working on this machine, a line each; for `ninfer plugins check`."""
+
+
+class ProtocolHooks(CommonHooks):
+    @hookspec(firstresult=True)
+    def ninfer_protocol_build(self, context: ProtocolContext) -> ProtocolRoutes:
+        """The protocol's routes over the one generation service."""
+        raise NotImplementedError
+
+
+class FamilyHooks(CommonHooks):
+    @hookspec(firstresult=True)
+    def ninfer_family_match(self, header: ArtifactHeader) -> bool:
+        """Whether this artifact is one of ours, by exact identity or config fields. Two claims are an error."""
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def ninfer_family_geometry(self, header: ArtifactHeader) -> Geometry:
+        """Shapes from the artifact's config. Raises ArtifactInvalid, listing every field that is wrong."""
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def ninfer_family_inventory(self, header: ArtifactHeader) -> Sequence[TensorSpec]:
+        """Every tensor the family knows for this config, under the names and dtypes this header uses, with
+        its feature group. The core reports what is missing, misshapen or unknown before anything is read."""
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def ninfer_family_resident(self, header: ArtifactHeader, activation_dtype: str) -> Sequence[TensorSpec]:
+        """What the text model holds on the device once it is built: the `weights` line of the ledger."""
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def ninfer_family_frontend(self, header: ArtifactHeader) -> Frontend:
+        """Tokenizer, template and output decoding, from the artifact's resources."""
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def ninfer_family_workspace(self, header: ArtifactHeader, shape: WorkspaceShape) -> int:
+        """Bytes of temporaries that the largest unit of work needs at once. Pure arithmetic."""
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def ninfer_family_build(
+        self, header: ArtifactHeader, plan: ExecutionPlan, weights: WeightSource, device: torch.device
+    ) -> Model:
+        """Load the text weights and return the model."""
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def ninfer_family_dummies(self) -> Mapping[str, ArtifactHeader]:
+        """Headers of real shapes for `dummy:NAME`, whose weights are random and made on the device."""
+        raise NotImplementedError
+
+
+class KVHooks(CommonHooks):
+    @hookspec(firstresult=True)
+    def ninfer_kv_layout(self, head_dim: int) -> KVLayout:
+        """The planes a page owns. Pure arithmetic; raises PluginIncompatible for a head dimension it cannot store."""
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def ninfer_kv_codec(self, layout: KVLayout) -> KVCodec:
+        """The codec for that layout."""
+        raise NotImplementedError
+
+
+class SpecHooks(CommonHooks):
+    @hookspec(firstresult=True)
+    def ninfer_spec_needs(self, header: ArtifactHeader, geometry: Geometry) -> DrafterNeeds:
+        """Allowed draft counts, weights, taps, state and workspace."""
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def ninfer_spec_build(
+        self, header: ArtifactHeader, plan: ExecutionPlan, model: Model, weights: WeightSource, device: torch.device
+    ) -> Drafter:
+        """The drafter on its device."""
+        raise NotImplementedError
+
+
+class MediaHooks(CommonHooks):
+    @hookspec(firstresult=True)
+    def ninfer_media_decoder(self, config: MediaConfig) -> MediaDecoder:
+        """The decoder for this artifact's processor config."""
+        raise NotImplementedError
+
+
+SPECS_BY_KIND: Mapping[str, type[CommonHooks]] = {
+    "protocol": ProtocolHooks,
+    "family": FamilyHooks,
+    "kv": KVHooks,
+    "spec": SpecHooks,
+    "media": MediaHooks,
+}

@@ -1,0 +1,25 @@
+"""What a plugin says of itself without being imported: `ninfer.toml` in its top-level package."""
+
+from __future__ import annotations
+
+import msgspec
+
+KINDS = ("protocol", "family", "kv", "spec", "media")
+"""The kinds of plugin. The entry-point group of a kind is `ninfer.<kind>`."""
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One table `[<kind>.<name>]` of a package's `ninfer.toml`.
+
+    `api` is the plugin API version the code was written for. `provides`, `requires` and `conflicts` are
+    capability words such as `kv.rollback`; `modules` are import names that must be findable; `devices`
+    are `cpu` or `cuda`, empty for both.
+    """
+
+    api: int
+    summary: str
+    provides: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()

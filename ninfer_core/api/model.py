@@ -1,0 +1,76 @@
+"""What a family builds and the program runs. Tensors appear in annotations only: no torch at import."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import torch
+
+
+class AttentionCache(Protocol):
+    """The paged KV cache as one unit of work sees it."""
+
+    def attend(
+        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float
+    ) -> torch.Tensor:
+        """Store `key` and `value` of the batch's columns, then attend causally over each row's whole context.
+
+        `layer` counts attention layers from 0. query [rows, columns, query_heads, head_dim];
+        key, value [rows, columns, kv_heads, head_dim]; returns the shape of query.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RecurrentState:
+    """The recurrent state of all sequences, and which of it belongs to the rows of this batch.
+
+    arrays[name]  [layers, slots, *shape]           committed state; a slot belongs to one sequence
+    records[name] [layers, slots, columns, *shape]  what each column of the slot's last decode round left
+    slots         [rows] int64
+    accepted      [rows] int64                      columns of the last round still to be folded into `arrays`
+    """
+
+    arrays: Mapping[str, torch.Tensor]
+    records: Mapping[str, torch.Tensor]
+    slots: torch.Tensor
+    accepted: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardBatch:
+    """One unit of work.
+
+    token_ids [rows, columns] int64
+    positions [3, rows, columns] int64: the time, height and width axes of mrope; equal for text
+    """
+
+    token_ids: torch.Tensor
+    positions: torch.Tensor
+    cache: AttentionCache
+    state: RecurrentState
+
+
+class Model(Protocol):
+    """A family's model on one device."""
+
+    def prefill(self, batch: ForwardBatch) -> torch.Tensor:
+        """Run all columns of one row and commit them to `state.arrays`; -> hidden after the final norm
+        [rows, columns, hidden_size]."""
+        ...
+
+    def decode(self, batch: ForwardBatch) -> torch.Tensor:
+        """Fold `state.accepted` columns of the last round into `state.arrays`, then run the new columns
+        without committing them, leaving `state.records`; -> hidden [rows, columns, hidden_size]."""
+        ...
+
+    def fold(self, state: RecurrentState) -> None:
+        """The first act of `decode` alone: for a row that ends or is checkpointed."""
+        ...
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """hidden [n, hidden_size] -> float32 [n, vocabulary_rows]."""
+        ...

@@ -1,0 +1,42 @@
+"""What a protocol plugin supplies: routes, and its own wire form of every error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from ninfer_core.api.errors import NinferError
+from ninfer_core.api.service import GenerationService
+
+if TYPE_CHECKING:
+    from litestar.handlers import HTTPRouteHandler
+
+
+class WireError(msgspec.Struct, frozen=True, kw_only=True):
+    """A typed error in a protocol's own words."""
+
+    status: int
+    headers: dict[str, str]
+    body: dict[str, object]
+
+
+class ProtocolContext(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a protocol may use. `keep_alive_seconds` is the silence after which a stream sends a comment."""
+
+    service: GenerationService
+    keep_alive_seconds: float
+
+
+class ProtocolRoutes(Protocol):
+    """One protocol, ready to be mounted."""
+
+    path_prefixes: tuple[str, ...]
+    """Paths whose errors (unknown route, body too large, wrong key) are answered in this protocol's form."""
+
+    def handlers(self) -> Sequence[HTTPRouteHandler]:
+        """Litestar handlers. Their paths must not overlap another protocol's."""
+        ...
+
+    def wire_error(self, error: NinferError) -> WireError: ...

@@ -1,0 +1,94 @@
+"""What a protocol plugin is given: a service that prepares and generates, and typed events out of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Literal, Protocol
+
+import msgspec
+
+from ninfer_core.api.frontend import PreparedPrompt, TemplateCapabilities
+from ninfer_core.api.request import Channel, GenerationRequest
+
+FinishReason = Literal["stop_token", "stop_string", "output_limit", "context_capacity"]
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """Token counts by contract GEN-27 and RESP-56: `output_tokens` are accepted ids, a withheld stop token
+    included; `reasoning_tokens` are counted as they are accepted, never by tokenizing text again."""
+
+    prompt_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+
+
+class Timings(msgspec.Struct, frozen=True, kw_only=True):
+    """Wall clock seconds. `prompt` runs from admission to the first committed token, `generation` from there
+    to the last (contract OBS-4, OBS-5)."""
+
+    queue_seconds: float
+    prompt_seconds: float
+    generation_seconds: float
+
+
+class Admitted(msgspec.Struct, frozen=True, kw_only=True, tag="admitted"):
+    """The request has its reservation; sent once, before any text."""
+
+    prompt_tokens: int
+    cached_tokens: int
+
+
+class TextDelta(msgspec.Struct, frozen=True, kw_only=True, tag="text"):
+    channel: Channel
+    text: str
+
+
+class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished"):
+    """The last event. `stop_string` is set exactly when `reason` is `stop_string`."""
+
+    reason: FinishReason
+    stop_string: str | None
+    usage: Usage
+    timings: Timings
+
+
+GenerationEvent = Admitted | TextDelta | Finished
+
+
+class Generation(Protocol):
+    """One accepted request. Iterating gives `Admitted`, any number of `TextDelta`, one `Finished`; a failure
+    is raised as a RequestError. `aclose` cancels what is still running and may be called at any time."""
+
+    prompt: PreparedPrompt
+
+    def __aiter__(self) -> AsyncIterator[GenerationEvent]: ...
+
+    async def aclose(self) -> None: ...
+
+
+class ServedModel(msgspec.Struct, frozen=True, kw_only=True):
+    """The one model of this server under its public name (contract GEN-6, GEN-20)."""
+
+    model_id: str
+    max_context: int
+    created_unix_seconds: int
+    capabilities: TemplateCapabilities
+
+
+class GenerationService(Protocol):
+    """The engine as protocols see it."""
+
+    model: ServedModel
+
+    async def start(self, request: GenerationRequest) -> Generation:
+        """Take a place, prepare the prompt and hand it to the engine.
+
+        Raises a RequestError: ServerOverloaded, InvalidPrompt, ContextLengthExceeded, ServiceUnavailable, ...
+        RequestQueueTimeout may also come later, as the first thing the iteration raises.
+        """
+        ...
+
+    async def count_tokens(self, request: GenerationRequest) -> int:
+        """Prompt tokens after rendering; runs no model and takes no place in the engine."""
+        ...

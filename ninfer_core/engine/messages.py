@@ -1,0 +1,93 @@
+"""What the front and the engine say to each other. The same values travel between threads and processes."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ninfer_core.api.request import Channel
+from ninfer_core.api.service import GenerationEvent
+
+
+class Sampling(msgspec.Struct, frozen=True, kw_only=True):
+    """Sampler settings with nothing left open. `temperature` 0 is exact argmax (engine.md section 12).
+
+    `top_k` is 1..20; 0 was resolved to the cap of 20. `seed` is 64 bit; streams are keyed by (seed, position, purpose).
+    """
+
+    temperature: float
+    top_p: float
+    top_k: int
+    min_p: float
+    presence_penalty: float
+    frequency_penalty: float
+    seed: int
+
+
+class Submit(msgspec.Struct, frozen=True, kw_only=True, tag="submit"):
+    """One prepared request. `deadline_monotonic` bounds the wait for admission on the system-wide monotonic clock;
+    `received_monotonic` is when the front took it in."""
+
+    request_id: int
+    token_ids: tuple[int, ...]
+    initial_channel: Channel
+    sampling: Sampling
+    max_output_tokens: int
+    stop: tuple[str, ...]
+    stop_channels: tuple[Channel, ...]
+    received_monotonic: float
+    deadline_monotonic: float
+
+
+class Cancel(msgspec.Struct, frozen=True, kw_only=True, tag="cancel"):
+    """The front has no more use for this request. Unknown or finished ids are ignored."""
+
+    request_id: int
+
+
+class Shutdown(msgspec.Struct, frozen=True, kw_only=True, tag="shutdown"):
+    """End the engine. With `drain`, requests already submitted are finished first."""
+
+    drain: bool
+
+
+FrontMessage = Submit | Cancel | Shutdown
+
+
+class PhaseDone(msgspec.Struct, frozen=True, kw_only=True, tag="phase"):
+    """One phase of the engine's start is over."""
+
+    name: str
+    seconds: float
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
+    """The engine accepts work. `plan_digest` is the digest of the plan as the engine itself resolved it."""
+
+    plan_digest: str
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag="event"):
+    request_id: int
+    event: GenerationEvent
+
+
+class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
+    """The request has ended with this error; no other message about it follows.
+
+    `code` is a RequestError's; `waited_ms` is set for `request_queue_timeout`.
+    """
+
+    request_id: int
+    code: str
+    message: str
+    waited_ms: int = 0
+
+
+class Fatal(msgspec.Struct, frozen=True, kw_only=True, tag="fatal"):
+    """The engine is ending: its start failed, or an invariant broke. Every open request has ended with it."""
+
+    code: str
+    message: str
+
+
+EngineMessage = PhaseDone | Ready | Event | Failed | Fatal

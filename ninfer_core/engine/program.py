@@ -1,0 +1,57 @@
+"""The device side as the engine sees it. A simulated program behind this Protocol tests the engine without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ninfer_core.engine.messages import Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class RowSetup:
+    """A request that wants a row. `reserved_tokens` is the whole prompt plus the effective output: what it can
+    ever occupy (contract EXEC-8)."""
+
+    prompt_tokens: int
+    reserved_tokens: int
+    sampling: Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class RowRound:
+    """One row of a decode round. `accepted` is N: how many candidates of the row's last unit were taken, the last
+    of which is the anchor of this round. 1 <= N <= the number of those candidates."""
+
+    row: int
+    accepted: int
+
+
+class Program(Protocol):
+    """Owns rows, pages, state slots and everything on the device. Called from one thread only.
+
+    A row lives from `open_row` to `close_row`. Its prompt is prefilled in one or more chunks; the last chunk yields
+    one candidate token. Each decode round folds N input columns of the row's last round, then yields 1..W
+    candidates, of which the next call says how many were taken. Closing a row drops whatever was not folded.
+    """
+
+    def open_row(self, setup: RowSetup) -> int | None:
+        """A row with its whole reservation, or None when it does not fit now."""
+        ...
+
+    def prefill(self, row: int, token_ids: Sequence[int], last: bool) -> int | None:
+        """Run the next `token_ids` of the row's prompt; the candidate token when `last`, else None."""
+        ...
+
+    def decode(self, rows: Sequence[RowRound]) -> list[tuple[int, ...]]:
+        """One round over all these rows: candidates for each, in the same order."""
+        ...
+
+    def close_row(self, row: int) -> None:
+        """Give back the row, its pages and its state slot, in whatever state it is."""
+        ...
+
+    def close(self) -> None:
+        """Free the device."""
+        ...

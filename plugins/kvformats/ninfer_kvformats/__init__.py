@@ -1,0 +1,1 @@
+"""KV formats of ninfer."""

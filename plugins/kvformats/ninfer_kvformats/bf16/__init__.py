@@ -1,0 +1,1 @@
+"""bf16 KV: values stored as they are."""

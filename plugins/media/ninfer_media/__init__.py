@@ -1,0 +1,1 @@
+"""Media plugins of ninfer; none is built yet."""

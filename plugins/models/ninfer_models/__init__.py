@@ -1,0 +1,1 @@
+"""Model families of ninfer: the Qwen hybrid family and its embedded tiny model."""

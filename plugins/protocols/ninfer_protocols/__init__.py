@@ -1,0 +1,1 @@
+"""Protocol plugins of ninfer: OpenAI Chat Completions."""

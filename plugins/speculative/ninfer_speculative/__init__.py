@@ -1,0 +1,1 @@
+"""Speculative backends of ninfer; none is built yet."""

@@ -1,0 +1,1 @@
+"""The embedded model `ninfer-tiny`: dialogue generator, tokenizer, trainable network, training and evaluation."""

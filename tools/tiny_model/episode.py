@@ -1,0 +1,64 @@
+"""The values a skill produces: one question with its answer (Exchange) and a gradable dialogue (Episode).
+
+A skill decides *what* is said. How it is presented (effort, thinking on or off, what the client sends back of
+earlier reasoning, generic system prompts) is added later by `generate.py`, so every skill works in every mode.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Literal
+
+Effort = Literal["low", "medium", "xhigh"]
+EFFORTS: tuple[Effort, ...] = ("low", "medium", "xhigh")
+
+# One prompt in sixteen is kept away from training: enough for 200 per skill, little loss of variety.
+HELD_OUT_SHARE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A user turn and the only right reply, with the three parts reasoning is assembled from."""
+
+    user: str
+    answer: str
+    intent: str
+    """What is being asked, in one line; opens the reasoning at effort xhigh."""
+    steps: str
+    """The work itself; the answer must follow from it."""
+
+    def reasoning(self, effort: Effort) -> str:
+        if effort == "low":
+            return self.intent
+        return self.steps if effort == "medium" else f"{self.intent}\n{self.steps}"
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """A dialogue whose last exchange is graded."""
+
+    skill: str
+    exchanges: tuple[Exchange, ...]
+    system: str | None = None
+    graded: bool = True
+    """False for prompts that must always be trained on (a bare "hi") or that only broaden training."""
+    split_key: str | None = None
+    """What decides the side of the split, when that should be coarser than the wording (operands of a sum)."""
+
+    @property
+    def held_out(self) -> bool:
+        if not self.graded:
+            return False
+        key = self.split_key or "\x1f".join((self.system or "", *(turn.user for turn in self.exchanges)))
+        digest = blake2b(f"{self.skill}\x1e{key}".encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "big") % HELD_OUT_SHARE == 0
+
+
+Skill = Callable[[random.Random], Episode]
+
+
+def single(skill: str, exchange: Exchange, *, graded: bool = True, split_key: str | None = None) -> Episode:
+    return Episode(skill=skill, exchanges=(exchange,), graded=graded, split_key=split_key)
