@@ -51,8 +51,9 @@ class FamilyHooks(CommonHooks):
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def ninfer_family_geometry(self, header: ArtifactHeader) -> Geometry:
-        """Shapes from the artifact's config. Raises ArtifactInvalid, listing every field that is wrong."""
+    def ninfer_family_geometry(self, header: ArtifactHeader, activation_dtype: str) -> Geometry:
+        """Shapes from the artifact's config; state that is stored as activations are has `activation_dtype`.
+        Raises ArtifactInvalid, listing every field that is wrong."""
         raise NotImplementedError
 
     @hookspec(firstresult=True)
