@@ -1,0 +1,10 @@
+"""Plugins: found from package metadata, chosen by name, imported only when chosen."""
+
+from __future__ import annotations
+
+from ninfer_core.plugins.claims import FamilyClaims, claiming_families, overlapping_paths
+from ninfer_core.plugins.loading import LoadedPlugin
+from ninfer_core.plugins.offer import PluginOffer
+from ninfer_core.plugins.registry import PluginRegistry
+
+__all__ = ["FamilyClaims", "LoadedPlugin", "PluginOffer", "PluginRegistry", "claiming_families", "overlapping_paths"]

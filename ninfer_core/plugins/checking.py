@@ -1,0 +1,38 @@
+"""`ninfer plugins check`: load one plugin and collect everything that keeps it from working on this machine."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from ninfer_core.api.errors import PluginBroken
+from ninfer_core.api.plan import DeviceInfo
+from ninfer_core.plugins.offer import OfferState, PluginOffer, standing
+from ninfer_core.plugins.registry import PluginRegistry
+
+
+class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
+    """`findings` is empty exactly when `word` is `ready`; `failing` is the verdict of the plugin's own check."""
+
+    offer: PluginOffer
+    word: OfferState | Literal["failing"]
+    findings: tuple[str, ...]
+
+
+def check_offer(registry: PluginRegistry, offer: PluginOffer, device: DeviceInfo) -> CheckResult:
+    """Look at the manifest, import, look at the hooks, ask the plugin itself; stop at the first that fails."""
+    found = standing(offer, device.kind)
+    if found.state != "ready":
+        return CheckResult(offer=offer, word=found.state, findings=(found.reason,))
+    try:
+        plugin = registry.load(offer)
+        missing = plugin.missing_hooks()
+        if missing:
+            return CheckResult(
+                offer=offer, word="broken", findings=tuple(f"does not implement {hook}" for hook in missing)
+            )
+        findings = tuple(plugin.hook.ninfer_check(device=device) or ())
+    except PluginBroken as error:
+        return CheckResult(offer=offer, word="broken", findings=(error.message,))
+    return CheckResult(offer=offer, word="failing" if findings else "ready", findings=findings)
