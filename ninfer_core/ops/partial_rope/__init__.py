@@ -1,0 +1,23 @@
+"""Rotary positions on the first part of every head, with the interleaved three-axis layout (mrope).
+
+    angle[j]   = position[axis[j]] · inverse_frequency[j]                        j in [0, pairs)
+    cos, sin   = cos(angle) · attention_factor, sin(angle) · attention_factor
+    y[j]         = x[j]·cos[j] − x[j + pairs]·sin[j]
+    y[j + pairs] = x[j + pairs]·cos[j] + x[j]·sin[j]
+    y[i]         = x[i]                                                          i >= 2·pairs
+
+    positions          [3, rows, columns]              int64: time, height, width; all equal for text
+    inverse_frequency  [pairs]                         float32
+    axis               [pairs]                         int64 in {0, 1, 2}
+    cos, sin           [rows, columns, pairs]          float32
+    x, y               [rows, columns, heads, head_dim]  activation dtype; the rotation is done in float32
+
+`rope_angles` is called once for a unit of work, `partial_rope` once per layer for queries and keys.
+Nothing is aliased and nothing else is written.
+"""
+
+from __future__ import annotations
+
+from ninfer_core.ops.partial_rope.reference import partial_rope, rope_angles
+
+__all__ = ["partial_rope", "rope_angles"]
