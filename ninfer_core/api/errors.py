@@ -127,6 +127,7 @@ class RequestQueueTimeout(RequestError):
 
     def __init__(self, *, waited_ms: int) -> None:
         super().__init__(f"the request waited {waited_ms} ms without being admitted (--pending-timeout-ms)")
+        self.waited_ms = waited_ms
 
 
 class ServiceUnavailable(RequestError):
