@@ -1,0 +1,293 @@
+"""The engine: one thread that owns every request record and the program.
+
+Each boundary does, in this order: messages (cancels included) and waiting deadlines; at most one admission; one
+unit of the program; the choice of N for every row of it; release of rows that ended; publication. So output is
+never seen before the choice that commits it. A failure inside one request's session ends that request alone;
+any other failure ends the engine, and every open request with it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import structlog
+
+from ninfer_core.api.errors import (
+    ContextLengthExceeded,
+    GenerationFailed,
+    InvalidPrompt,
+    NinferError,
+    RequestCancelled,
+    RequestError,
+    RequestQueueTimeout,
+    ServerOverloaded,
+    ServiceUnavailable,
+)
+from ninfer_core.api.frontend import Frontend
+from ninfer_core.api.plan import ExecutionPlan
+from ninfer_core.api.service import Admitted, Finished, GenerationEvent
+from ninfer_core.engine.inbox import Inbox, Refusal
+from ninfer_core.engine.messages import Cancel, EngineMessage, Event, Failed, Fatal, FrontMessage, Shutdown, Submit
+from ninfer_core.engine.program import Program, RowRound
+from ninfer_core.engine.records import RequestRecord
+from ninfer_core.engine.scheduler import DecodeRound, PrefillChunk, Scheduler
+from ninfer_core.engine.session import Ending, OutputSession, SessionStep
+
+Publish = Callable[[EngineMessage], None]
+"""Takes one message; called from the engine thread and, for refusals, from whichever thread posts."""
+
+
+class Engine:
+    """Serves requests on `program` until told to stop. `clock` is the monotonic clock of the deadlines, in seconds."""
+
+    def __init__(
+        self,
+        plan: ExecutionPlan,
+        program: Program,
+        frontend: Frontend,
+        publish: Publish,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        capacities = plan.capacities
+        self._program = program
+        self._frontend = frontend
+        self._publish = publish
+        self._clock = clock
+        self._max_context = capacities.max_context
+        self._pool_tokens = capacities.kv_pages * capacities.page_tokens
+        self._vocabulary_rows = plan.geometry.vocabulary_rows
+        self._stop_token_ids = frozenset(frontend.stop_token_ids)
+        self._capacity = capacities.max_concurrency + capacities.max_pending_requests
+        self._inbox = Inbox(self._capacity)
+        self._scheduler = Scheduler(prefill_chunk=capacities.prefill_chunk)
+        self._records: dict[int, RequestRecord] = {}
+        self._shutdown: Shutdown | None = None
+        self._log = structlog.get_logger("ninfer.engine")
+
+    def post(self, message: FrontMessage) -> None:
+        """Hand a message over; thread-safe, never blocks on the device.
+
+        A Submit that finds no place, or an engine that is ending, is answered at once with `server_overloaded` or
+        `service_unavailable`. Raises ValueError for a request id that is in use.
+        """
+        match message:
+            case Submit():
+                refusal = self._inbox.submit(message)
+                if refusal is Refusal.OVERLOADED:
+                    self._publish(_failed(message.request_id, ServerOverloaded(capacity=self._capacity)))
+                elif refusal is Refusal.CLOSED:
+                    self._publish(_failed(message.request_id, ServiceUnavailable("it is shutting down")))
+            case Cancel():
+                self._inbox.cancel(message)
+            case Shutdown():
+                self._inbox.shut_down(message)
+
+    def run(self) -> bool:
+        """Work until a Shutdown is done with, then close the program. False when the engine had to give up, which
+        has then been published as Fatal."""
+        try:
+            while self.step(wait=True):
+                pass
+        except Exception as error:
+            self._give_up(error)
+            return False
+        finally:
+            self._inbox.close()
+            self._program.close()
+        return True
+
+    def step(self, *, wait: bool = False) -> bool:
+        """One boundary. False once a Shutdown is done with. `wait` blocks for a message when there is nothing to do."""
+        for message in self._inbox.take(wait=wait and self._scheduler.idle):
+            self._receive(message)
+        if self._shutdown is not None and not self._shutdown.drain:
+            self._end_all(ServiceUnavailable("it is shutting down"))
+        now = self._clock()
+        for record in self._scheduler.expired(now):
+            waited_ms = round((now - record.submit.received_monotonic) * 1000)
+            self._end(record, _failed(record.request_id, RequestQueueTimeout(waited_ms=waited_ms)))
+        self._admit()
+        match self._scheduler.next_unit():
+            case PrefillChunk() as chunk:
+                self._prefill(chunk)
+            case DecodeRound() as decode_round:
+                self._decode(decode_round)
+        return self._shutdown is None or not self._scheduler.idle
+
+    # --- messages ----------------------------------------------------------------------------------
+
+    def _receive(self, message: FrontMessage) -> None:
+        match message:
+            case Submit():
+                self._accept(message)
+            case Cancel():
+                record = self._records.get(message.request_id)
+                if record is not None:
+                    self._end(record, _failed(record.request_id, RequestCancelled()))
+            case Shutdown():
+                self._shutdown = message
+
+    def _accept(self, submit: Submit) -> None:
+        try:
+            record = self._record(submit)
+        except RequestError as error:
+            self._refuse(submit, error)
+        except Exception as error:
+            self._log.error("session_failed", request_id=submit.request_id, exc_info=error)
+            self._refuse(submit, GenerationFailed(f"the answer could not be started: {error}"))
+        else:
+            self._records[submit.request_id] = record
+            self._scheduler.enqueue(record)
+
+    def _record(self, submit: Submit) -> RequestRecord:
+        """Check the request against the plan before anything is touched, and give it its session."""
+        prompt_tokens = len(submit.token_ids)
+        if prompt_tokens > self._max_context:
+            raise ContextLengthExceeded(prompt_tokens=prompt_tokens, max_context=self._max_context)
+        if prompt_tokens == 0:
+            raise InvalidPrompt("the prompt has no tokens; send at least one message", param="messages")
+        if min(submit.token_ids) < 0 or max(submit.token_ids) >= self._vocabulary_rows:
+            raise InvalidPrompt(
+                f"the prompt holds token ids outside 0..{self._vocabulary_rows - 1}; tokenizer and model do not match"
+            )
+        room = self._max_context - prompt_tokens
+        limit = min(submit.max_output_tokens, room)
+        if prompt_tokens + limit > self._pool_tokens:
+            raise RequestError(
+                f"prompt and output need {prompt_tokens} + {limit} tokens and the whole KV pool holds "
+                f"{self._pool_tokens}; ask for less output or start the server with a larger --kv-capacity",
+                code=ContextLengthExceeded.code,
+                param="messages",
+            )
+        ending = Ending("context_capacity" if room < submit.max_output_tokens else "output_limit")
+        session = OutputSession(
+            self._frontend.output_decoder(submit.initial_channel),
+            stop_token_ids=self._stop_token_ids,
+            stop=submit.stop,
+            stop_channels=submit.stop_channels,
+            limit=limit,
+            limit_ending=ending,
+        )
+        return RequestRecord(submit, limit, ending, session)
+
+    def _refuse(self, submit: Submit, error: RequestError) -> None:
+        self._inbox.release(submit.request_id)
+        self._publish(_failed(submit.request_id, error))
+
+    # --- units -------------------------------------------------------------------------------------
+
+    def _admit(self) -> None:
+        record = self._scheduler.admit(self._program.open_row)
+        if record is not None:
+            record.admitted_at = self._clock()
+            self._event(record, Admitted(prompt_tokens=record.prompt_tokens, cached_tokens=0))
+
+    def _prefill(self, chunk: PrefillChunk) -> None:
+        record = chunk.record
+        assert record.row is not None
+        start = record.prefilled_tokens
+        token_ids = record.submit.token_ids[start : start + chunk.tokens]
+        candidate = self._program.prefill(record.row, token_ids, chunk.last)
+        record.prefilled_tokens += chunk.tokens
+        assert (candidate is not None) == chunk.last, "exactly the last chunk of a prompt yields a candidate"
+        if candidate is None:
+            return
+        self._scheduler.promote(record)
+        if record.limit == 0:
+            record.committed(self._clock())
+            self._end(record, self._finished(record, record.limit_ending))
+        else:
+            self._commit([(record, (candidate,))])
+
+    def _decode(self, decode_round: DecodeRound) -> None:
+        records = decode_round.records
+        rounds = [RowRound(row=_row(record), accepted=record.accepted) for record in records]
+        candidates = self._program.decode(rounds)
+        self._commit(list(zip(records, candidates, strict=True)))
+
+    def _commit(self, outcomes: list[tuple[RequestRecord, tuple[int, ...]]]) -> None:
+        """Fix N for every row, release the rows that ended, and only then let anything be seen."""
+        steps = [(record, self._choose(record, candidates)) for record, candidates in outcomes]
+        now = self._clock()
+        for record, step in steps:
+            if isinstance(step, SessionStep):
+                record.accepted = step.accepted
+                record.committed(now)
+            if not isinstance(step, SessionStep) or step.ending is not None:
+                self._release(record)
+        for record, step in steps:
+            if not isinstance(step, SessionStep):
+                self._publish(_failed(record.request_id, step))
+                continue
+            for delta in step.deltas:
+                self._event(record, delta)
+            if step.ending is not None:
+                self._publish(self._finished(record, step.ending))
+
+    def _choose(self, record: RequestRecord, candidates: tuple[int, ...]) -> SessionStep | RequestError:
+        assert candidates, f"the program yielded no candidate for request {record.request_id}"
+        try:
+            return record.session.push(candidates)
+        except Exception as error:
+            self._log.error("session_failed", request_id=record.request_id, exc_info=error)
+            return GenerationFailed(f"the answer could not be decoded: {error}")
+
+    # --- endings -----------------------------------------------------------------------------------
+
+    def _end(self, record: RequestRecord, last_message: EngineMessage) -> None:
+        self._release(record)
+        self._publish(last_message)
+
+    def _release(self, record: RequestRecord) -> None:
+        """Give back everything the request holds, before its last message says that it has ended."""
+        self._scheduler.remove(record)
+        del self._records[record.request_id]
+        if record.row is not None:
+            self._program.close_row(record.row)
+            record.row = None
+        self._inbox.release(record.request_id)
+
+    def _end_all(self, error: RequestError) -> None:
+        for record in self._scheduler.open_records():
+            self._end(record, _failed(record.request_id, error))
+
+    def _give_up(self, error: Exception) -> None:
+        """The state can no longer be trusted: end every open request, those still in the inbox included."""
+        self._log.critical("engine_failed", exc_info=error)
+        code = error.code if isinstance(error, NinferError) else "engine_failed"
+        unavailable = ServiceUnavailable("it has failed; the server's log says why")
+        self._inbox.close()
+        submitted = [message.request_id for message in self._inbox.take(wait=False) if isinstance(message, Submit)]
+        for request_id in [*self._records, *submitted]:
+            self._publish(_failed(request_id, unavailable))
+        self._records.clear()
+        self._publish(Fatal(code=code, message=f"{type(error).__name__}: {error}"))
+
+    def _finished(self, record: RequestRecord, ending: Ending) -> Event:
+        return _event(
+            record,
+            Finished(
+                reason=ending.reason,
+                stop_string=ending.stop_string,
+                usage=record.usage(),
+                timings=record.timings(),
+            ),
+        )
+
+    def _event(self, record: RequestRecord, event: GenerationEvent) -> None:
+        self._publish(_event(record, event))
+
+
+def _row(record: RequestRecord) -> int:
+    assert record.row is not None, f"request {record.request_id} has no row"
+    return record.row
+
+
+def _event(record: RequestRecord, event: GenerationEvent) -> Event:
+    return Event(request_id=record.request_id, event=event)
+
+
+def _failed(request_id: int, error: RequestError) -> Failed:
+    waited_ms = error.waited_ms if isinstance(error, RequestQueueTimeout) else 0
+    return Failed(request_id=request_id, code=error.code, message=error.message, waited_ms=waited_ms)

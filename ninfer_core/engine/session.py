@@ -1,0 +1,127 @@
+"""What one request's candidate tokens become: text, and the number N of them that is taken.
+
+The session decides and counts; nothing it returns may be shown before the caller has fixed N for the whole round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ninfer_core.api.frontend import ChannelText, OutputDecoder
+from ninfer_core.api.request import Channel
+from ninfer_core.api.service import FinishReason, TextDelta
+from ninfer_core.engine.stops import StopMatcher
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Why an answer is over. `stop_string` is set exactly when `reason` is `stop_string`."""
+
+    reason: FinishReason
+    stop_string: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStep:
+    """The outcome of one unit: how many candidates were taken, the text they made certain, and the end if it came."""
+
+    accepted: int
+    deltas: tuple[TextDelta, ...]
+    ending: Ending | None
+
+
+class OutputSession:
+    """Takes candidates one at a time until the answer ends.
+
+    `limit` is the effective output limit in tokens, at least 1, and `limit_ending` what reaching it is called.
+    Stop strings are matched within one channel and never across the closing of the thinking block (decision 6).
+    A stop token is counted but its text withheld (contract GEN-27).
+    """
+
+    __slots__ = (
+        "_channel",
+        "_decoder",
+        "_limit",
+        "_limit_ending",
+        "_matchers",
+        "_stop_token_ids",
+        "_text",
+        "output_tokens",
+        "reasoning_tokens",
+    )
+
+    def __init__(
+        self,
+        decoder: OutputDecoder,
+        *,
+        stop_token_ids: frozenset[int],
+        stop: tuple[str, ...],
+        stop_channels: tuple[Channel, ...],
+        limit: int,
+        limit_ending: Ending,
+    ) -> None:
+        self._decoder = decoder
+        self._stop_token_ids = stop_token_ids
+        self._matchers: dict[Channel, StopMatcher] = {
+            "reasoning": StopMatcher(stop if "reasoning" in stop_channels else ()),
+            "content": StopMatcher(stop if "content" in stop_channels else ()),
+        }
+        self._limit = limit
+        self._limit_ending = limit_ending
+        self._channel: Channel = decoder.channel
+        self._text: list[ChannelText] = []
+        self.output_tokens = 0
+        self.reasoning_tokens = 0
+
+    def push(self, candidates: Sequence[int]) -> SessionStep:
+        """Take candidates up to the one that ends the answer, or all of them."""
+        for accepted, token_id in enumerate(candidates, start=1):
+            ending = self._take(token_id)
+            if ending is not None:
+                return SessionStep(accepted, self._drain(), ending)
+        return SessionStep(len(candidates), self._drain(), None)
+
+    def _take(self, token_id: int) -> Ending | None:
+        self.output_tokens += 1
+        self.reasoning_tokens += self._decoder.channel == "reasoning"
+        if token_id in self._stop_token_ids:
+            return self._finish(Ending("stop_token"))
+        if (stopped := self._feed(self._decoder.push(token_id))) is not None:
+            return stopped
+        if self.output_tokens == self._limit:
+            return self._finish(self._limit_ending)
+        return None
+
+    def _finish(self, ending: Ending) -> Ending:
+        """Give out what decoder and matcher held. A stop string that this text completes takes precedence."""
+        if (stopped := self._feed(self._decoder.finish())) is not None:
+            return stopped
+        self._emit(self._channel, self._matchers[self._channel].flush())
+        return ending
+
+    def _feed(self, pieces: Sequence[ChannelText]) -> Ending | None:
+        for channel, text in pieces:
+            if channel != self._channel:
+                self._emit(self._channel, self._matchers[self._channel].flush())
+                self._channel = channel
+            matcher = self._matchers[channel]
+            self._emit(channel, matcher.push(text))
+            if matcher.stopped_by is not None:
+                return Ending("stop_string", matcher.stopped_by)
+        return None
+
+    def _emit(self, channel: Channel, text: str) -> None:
+        if text:
+            self._text.append(ChannelText(channel, text))
+
+    def _drain(self) -> tuple[TextDelta, ...]:
+        """The new text, adjacent pieces of one channel joined."""
+        deltas: list[TextDelta] = []
+        for channel, text in self._text:
+            if deltas and deltas[-1].channel == channel:
+                deltas[-1] = TextDelta(channel=channel, text=deltas[-1].text + text)
+            else:
+                deltas.append(TextDelta(channel=channel, text=text))
+        self._text.clear()
+        return tuple(deltas)

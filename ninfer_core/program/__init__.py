@@ -1,0 +1,1 @@
+"""Device side: pools, the KV cache over a codec, the runner of rounds."""

@@ -1,0 +1,267 @@
+"""A program without a device: every rule of `ninfer_core.engine.program` asserted, every answer known beforehand.
+
+The tokens of a request are a function of its sampling seed alone (`answer_token`), so a test can compute what any
+history must yield. A round offers 1..`columns` of them from the position that the engine's choices of N imply;
+an N that is off by one therefore shows up as wrong text.
+"""
+
+from __future__ import annotations
+
+import codecs
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ninfer_core.api.artifact import ArtifactIdentity
+from ninfer_core.api.frontend import (
+    ChannelText,
+    PreparedPrompt,
+    SamplingPresets,
+    TemplateCapabilities,
+    ThinkingDefaults,
+)
+from ninfer_core.api.geometry import AttentionGeometry, Geometry
+from ninfer_core.api.kv import KVLayout, KVPlane
+from ninfer_core.api.plan import Capacities, DeviceInfo, ExecutionPlan, Features, Ledger
+from ninfer_core.api.request import Channel, GenerationRequest, SamplingOptions, TemplateOptions
+from ninfer_core.engine.program import RowRound, RowSetup
+from ninfer_core.program.pages import PagePool
+from ninfer_core.program.slots import SlotPool
+
+STOP_TOKEN = 256
+THINK_END_TOKEN = 257
+VOCABULARY_ROWS = 258
+"""Token ids below 256 are bytes of UTF-8."""
+
+_GROUPS = tuple(text.encode() for text in ("abca", "ab c", "aébc", "漢a", "🚀", "éa\n", "cabc", "aaaa", "bcab", "b漢"))
+"""Text of four bytes each, poor in letters so that stop strings match often."""
+
+
+def answer_token(seed: int, position: int) -> int:
+    """The token at `position` of the answer with this seed: mostly text that common stop strings hit, sometimes a
+    closing think tag, a stop token or a byte that is no UTF-8."""
+    draw = random.Random(seed * 1_000_003 + position // 4)
+    kind = draw.random()
+    if kind < 0.03:
+        return STOP_TOKEN if position % 4 == 0 else ord("z")
+    if kind < 0.10:
+        return THINK_END_TOKEN if position % 4 == 1 else ord("y")
+    if kind < 0.13:
+        return 0xFF
+    return draw.choice(_GROUPS)[position % 4]
+
+
+@dataclass(slots=True)
+class _Row:
+    """`offered` is what the row's last unit yielded; `taken` how many tokens of the answer have been folded."""
+
+    setup: RowSetup
+    pages: tuple[int, ...]
+    prefilled: int = 0
+    taken: int = 0
+    offered: tuple[int, ...] = ()
+
+
+@dataclass
+class SimulatedProgram:
+    """Implements Program. `columns` is W, the most candidates of a round; `fail_at_unit` raises in that unit."""
+
+    pages: PagePool
+    slots: SlotPool
+    columns: int = 1
+    seed: int = 0
+    prefill_chunk: int = 128
+    fail_at_unit: int | None = None
+    units: int = 0
+    closed: bool = False
+    round_sizes: list[int] = field(default_factory=list)
+    _rows: dict[int, _Row] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.seed)
+
+    @property
+    def open_rows(self) -> int:
+        return len(self._rows)
+
+    def open_row(self, setup: RowSetup) -> int | None:
+        assert not self.closed, "open_row after close"
+        assert 1 <= setup.prompt_tokens <= setup.reserved_tokens
+        slot = self.slots.take()
+        if slot is None:
+            return None
+        pages = self.pages.reserve(setup.reserved_tokens)
+        if pages is None:
+            self.slots.give_back(slot)
+            return None
+        self._rows[slot] = _Row(setup, pages)
+        return slot
+
+    def prefill(self, row: int, token_ids: Sequence[int], last: bool) -> int | None:
+        self._unit()
+        state = self._rows[row]
+        assert 1 <= len(token_ids) <= self.prefill_chunk, f"a chunk of {len(token_ids)} tokens"
+        assert not state.offered, f"row {row} is past its prompt"
+        state.prefilled += len(token_ids)
+        assert (state.prefilled == state.setup.prompt_tokens) == last, "`last` must mark the end of the prompt"
+        if not last:
+            return None
+        state.offered = (answer_token(state.setup.sampling.seed, 0),)
+        return state.offered[0]
+
+    def decode(self, rows: Sequence[RowRound]) -> list[tuple[int, ...]]:
+        self._unit()
+        assert rows, "an empty round"
+        assert len({each.row for each in rows}) == len(rows), "a row twice in one round"
+        ready = {row for row, state in self._rows.items() if state.offered}
+        assert {each.row for each in rows} == ready, "a round has all ready rows and only those"
+        self.round_sizes.append(len(rows))
+        return [self._advance(each) for each in rows]
+
+    def _advance(self, each: RowRound) -> tuple[int, ...]:
+        state = self._rows[each.row]
+        assert 1 <= each.accepted <= len(state.offered), f"N = {each.accepted} of {len(state.offered)} candidates"
+        state.taken += each.accepted
+        occupied = state.setup.prompt_tokens + state.taken
+        reserved = state.setup.reserved_tokens
+        assert occupied < reserved, f"row {each.row} holds {occupied} of {reserved} tokens and goes on"
+        seed = state.setup.sampling.seed
+        offered = self._random.randint(1, self.columns)
+        state.offered = tuple(answer_token(seed, position) for position in range(state.taken, state.taken + offered))
+        return state.offered
+
+    def close_row(self, row: int) -> None:
+        state = self._rows.pop(row)
+        self.pages.release(state.pages)
+        self.slots.give_back(row)
+
+    def close(self) -> None:
+        assert not self.closed, "closed twice"
+        self.closed = True
+
+    def _unit(self) -> None:
+        assert not self.closed, "a unit after close"
+        self.units += 1
+        if self.units == self.fail_at_unit:
+            raise RuntimeError("the simulated device has failed")
+
+
+class SimulatedDecoder:
+    """Bytes to text, and the closing think tag as one token."""
+
+    def __init__(self, initial_channel: Channel) -> None:
+        self.channel: Channel = initial_channel
+        self._bytes = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def push(self, token_id: int) -> tuple[ChannelText, ...]:
+        if token_id == THINK_END_TOKEN and self.channel == "reasoning":
+            held = self.finish()
+            self.channel = "content"
+            return held
+        if token_id >= 256:
+            return ()
+        return self._text(self._bytes.decode(bytes([token_id])))
+
+    def finish(self) -> tuple[ChannelText, ...]:
+        text = self._bytes.decode(b"", final=True)
+        self._bytes.reset()
+        return self._text(text)
+
+    def _text(self, text: str) -> tuple[ChannelText, ...]:
+        return (ChannelText(self.channel, text),) if text else ()
+
+
+class SimulatedFrontend:
+    """Implements Frontend for token ids that are bytes. A prompt is the messages' text, UTF-8 encoded."""
+
+    def __init__(self) -> None:
+        self.capabilities = TemplateCapabilities(
+            thinking_toggle=True, efforts=(), default_effort=None, preserve_thinking=False, tools=False
+        )
+        preset = SamplingOptions(
+            temperature=1.0, top_p=0.95, top_k=20, min_p=0.0, presence_penalty=0.0, frequency_penalty=0.0
+        )
+        self.presets = SamplingPresets(thinking=preset, non_thinking=preset)
+        self.stop_token_ids: tuple[int, ...] = (STOP_TOKEN,)
+        self.token_domain = VOCABULARY_ROWS
+
+    def prepare(self, request: GenerationRequest, defaults: ThinkingDefaults) -> PreparedPrompt:
+        text = "\n".join(f"{message.role}: {message.text}" for message in request.messages)
+        asked = request.template.enable_thinking
+        thinking = defaults.enable_thinking if asked is None else asked
+        return PreparedPrompt(
+            text=text,
+            token_ids=tuple(text.encode()),
+            initial_channel="reasoning" if thinking else "content",
+            resolved=TemplateOptions(enable_thinking=thinking, preserve_thinking=defaults.preserve_thinking),
+        )
+
+    def output_decoder(self, initial_channel: Channel) -> SimulatedDecoder:
+        return SimulatedDecoder(initial_channel)
+
+
+def simulated_plan(
+    *,
+    max_context: int = 256,
+    page_tokens: int = 64,
+    kv_pages: int = 8,
+    max_concurrency: int = 4,
+    max_pending_requests: int = 16,
+    prefill_chunk: int = 128,
+) -> ExecutionPlan:
+    """A plan for the simulated program: honest capacities, no bytes."""
+    frontend = SimulatedFrontend()
+    return ExecutionPlan(
+        ninfer_version="0",
+        api=1,
+        pins=(),
+        source="simulated",
+        identity=ArtifactIdentity(model_id="simulated", weights_id="none", family="simulated", format_version=1),
+        device=DeviceInfo(kind="cpu", index=None, name="simulated", memory_bytes=0, compute_capability=None),
+        geometry=Geometry(
+            hidden_size=1,
+            layers=1,
+            vocabulary_rows=VOCABULARY_ROWS,
+            token_domain=VOCABULARY_ROWS,
+            max_positions=max_context,
+            attention=AttentionGeometry(layers=1, query_heads=1, kv_heads=1, head_dim=1),
+            state=(),
+            records=(),
+        ),
+        activation_dtype="float32",
+        kv_layout=KVLayout(planes=(KVPlane(part="key", name="key", dtype="float32", elements=1),)),
+        capacities=Capacities(
+            max_context=max_context,
+            page_tokens=page_tokens,
+            kv_pages=kv_pages,
+            state_slots=max_concurrency,
+            max_concurrency=max_concurrency,
+            max_pending_requests=max_pending_requests,
+            pending_timeout_ms=30_000,
+            prefill_chunk=prefill_chunk,
+            draft_tokens=0,
+            default_max_tokens=128,
+        ),
+        template=frontend.capabilities,
+        thinking=ThinkingDefaults(),
+        presets=frontend.presets,
+        sampling_overrides=SamplingOptions(),
+        greedy=False,
+        features=Features(cuda_graphs="off", prefix_reuse="off", speculation="off", vision="off", tool_calls="off"),
+        ledger=Ledger(lines=(), device_bytes=0),
+    )
+
+
+def simulated_program(
+    plan: ExecutionPlan, *, columns: int = 1, seed: int = 0, fail_at_unit: int | None = None
+) -> SimulatedProgram:
+    """A program with the capacities of `plan`."""
+    capacities = plan.capacities
+    return SimulatedProgram(
+        pages=PagePool(pages=capacities.kv_pages, page_tokens=capacities.page_tokens),
+        slots=SlotPool(capacities.state_slots),
+        columns=columns,
+        seed=seed,
+        prefill_chunk=capacities.prefill_chunk,
+        fail_at_unit=fail_at_unit,
+    )
