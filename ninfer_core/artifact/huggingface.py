@@ -1,0 +1,134 @@
+"""A Hugging Face model directory as an artifact: config.json, tokenizer files, sharded or single safetensors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from ninfer_core.api.artifact import ArtifactHeader, ArtifactIdentity, TensorSpec
+from ninfer_core.api.errors import ArtifactInvalid
+from ninfer_core.artifact.container import MAX_RESOURCE_BYTES, RESOURCES, SUFFIX
+from ninfer_core.artifact.handle import ArtifactHandle, FileStore
+from ninfer_core.artifact.json_object import JsonRefused, encodable, json_object
+from ninfer_core.artifact.shards import read_bounded, read_shards
+from ninfer_core.artifact.wording import bounded, some
+
+TEMPLATE = "chat_template.jinja"
+
+WEIGHTS_ID_BY_DTYPE: Mapping[str, str] = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+
+_QUANTISED_DTYPES = ("float8_e4m3fn", "uint8", "int8")
+_NOT_BUILT = "quantised weights are not built yet; use the checkpoint in bfloat16"
+
+
+def open_directory(path: Path, source: str) -> ArtifactHandle:
+    """Raises ArtifactInvalid with everything that keeps the directory from being used.
+
+    The identity has no family and format version 0: a directory does not say whose it is, its config does, and
+    the families read that. A tokenizer or template that is missing is left to whoever needs it.
+    """
+    problems: list[str] = []
+    resources = _resources(path, problems)
+    if "config.json" not in resources and not problems:
+        raise ArtifactInvalid(source, [_no_config(path)])
+    config = _object(resources, "config.json", problems)
+    _add_template(path, resources, problems)
+    try:
+        shards = read_shards(path, source)
+    except ArtifactInvalid as invalid:
+        raise ArtifactInvalid(source, bounded([*problems, *invalid.problems])) from None
+    specs = tuple(found.spec for found in shards.tensors.values())
+    problems.extend(_quantisation_problems(path, config, specs))
+    if problems:
+        raise ArtifactInvalid(source, bounded(problems))
+    identity = ArtifactIdentity(
+        model_id=_model_id(path, config), weights_id=_weights_id(specs), family="", format_version=0
+    )
+    header = ArtifactHeader(source=source, identity=identity, config=config, resources=resources, tensors=specs)
+    return ArtifactHandle(header=header, notes=shards.notes, store=FileStore(source=source, tensors=shards.tensors))
+
+
+def _no_config(path: Path) -> str:
+    containers = sorted(found.name for found in path.glob(f"*{SUFFIX}"))
+    if containers:
+        return f"it has no config.json, so it is no model directory; it holds {some(containers)}: name the file"
+    return "it has no config.json, so it is no Hugging Face model directory"
+
+
+def _resources(path: Path, problems: list[str]) -> dict[str, bytes]:
+    resources = {}
+    for name in RESOURCES:
+        if (path / name).is_file():
+            try:
+                resources[name] = read_bounded(path / name, MAX_RESOURCE_BYTES)
+            except JsonRefused as refused:
+                problems.append(f"{name}: {refused}")
+    return resources
+
+
+def _add_template(path: Path, resources: dict[str, bytes], problems: list[str]) -> None:
+    """Older directories keep the template inside tokenizer_config.json, some processors in chat_template.json."""
+    if TEMPLATE in resources:
+        return
+    template = _object(resources, "tokenizer_config.json", problems).get("chat_template")
+    if template is None and (path / "chat_template.json").is_file():
+        try:
+            holder = json_object(read_bounded(path / "chat_template.json", MAX_RESOURCE_BYTES))
+        except JsonRefused as refused:
+            problems.append(f"chat_template.json: {refused}")
+            return
+        template = holder.get("chat_template")
+    if isinstance(template, list):
+        # The form with several named templates; `default` is the one for plain chat.
+        named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
+        template = named.get("default")
+    if isinstance(template, str) and encodable(template):
+        resources[TEMPLATE] = template.encode("utf-8")
+    elif template is not None:
+        problems.append("chat_template is neither text nor a list with a template named 'default'")
+
+
+def _object(resources: Mapping[str, bytes], name: str, problems: list[str]) -> dict[str, object]:
+    if name not in resources:
+        return {}
+    try:
+        return json_object(resources[name])
+    except JsonRefused as refused:
+        problems.append(f"{name}: {refused}")
+        return {}
+
+
+def _quantisation_problems(path: Path, config: Mapping[str, object], specs: Iterable[TensorSpec]) -> list[str]:
+    problems = []
+    text_config = config.get("text_config")
+    inner = text_config if isinstance(text_config, dict) else {}
+    declared = config.get("quantization_config") or inner.get("quantization_config")
+    if declared:
+        method = declared.get("quant_method", "unnamed") if isinstance(declared, dict) else "unnamed"
+        problems.append(f"config.json declares quantisation method {str(method)[:40]!r}: {_NOT_BUILT}")
+    if (path / "hf_quant_config.json").exists():
+        problems.append(f"hf_quant_config.json is there: {_NOT_BUILT}")
+    names = [spec.name for spec in specs if spec.dtype in _QUANTISED_DTYPES]
+    if names:
+        problems.append(f"{len(names)} tensors are stored in 8 bits or less ({some(names)}): {_NOT_BUILT}")
+    return problems
+
+
+def _model_id(path: Path, config: Mapping[str, object]) -> str:
+    """The directory's name; in a hub cache (`models--OWNER--NAME/snapshots/HASH`) the name of the repository."""
+    resolved = path.resolve()
+    cached = re.fullmatch(r"models--.+?--(.+)", resolved.parent.parent.name)
+    if cached is not None and resolved.parent.name == "snapshots":
+        return cached[1]
+    named = config.get("_name_or_path")
+    return resolved.name or (named.rstrip("/").rsplit("/", 1)[-1] if isinstance(named, str) else "") or "model"
+
+
+def _weights_id(specs: Iterable[TensorSpec]) -> str:
+    """The dtype that holds most bytes."""
+    bytes_by_dtype: dict[str, int] = {}
+    for spec in specs:
+        bytes_by_dtype[spec.dtype] = bytes_by_dtype.get(spec.dtype, 0) + spec.bytes
+    largest = max(bytes_by_dtype, key=lambda dtype: bytes_by_dtype[dtype], default="")
+    return WEIGHTS_ID_BY_DTYPE.get(largest, largest)

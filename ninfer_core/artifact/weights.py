@@ -1,0 +1,100 @@
+"""Weight bytes of files, handed out as tensors. The files are mapped, torch is imported on the first read."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
+
+from ninfer_core.api.artifact import WeightSource
+from ninfer_core.api.errors import ArtifactInvalid
+from ninfer_core.artifact.safetensors_file import StoredTensor
+from ninfer_core.artifact.wording import quoted
+from ninfer_core.plugins.suggest import suggestion
+
+if TYPE_CHECKING:
+    import torch
+
+# Private and writable, because torch warns of memory it could not write to; nothing writes, so no page is ever
+# copied. Without MAP_NORESERVE (0x4000 on x86 and ARM; Python names it from 3.13) Linux refuses such a map when
+# the file is larger than memory.
+_FLAGS = mmap.MAP_PRIVATE | (0x4000 if sys.platform == "linux" else 0)
+_PROTECTION = mmap.PROT_READ | mmap.PROT_WRITE
+
+
+class OpenWeights(WeightSource, Protocol):
+    """A weight source with an end. Tensors already read belong to their readers and outlive it."""
+
+    def close(self) -> None:
+        """Give back maps and descriptors; reading afterwards is a mistake of the caller. May be called twice."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class FileWeights:
+    """The tensors of safetensors files. Each file is mapped when its first tensor is read. For one thread."""
+
+    def __init__(self, source: str, tensors: Mapping[str, StoredTensor]) -> None:
+        self._source = source
+        self._tensors = tensors
+        self._maps: dict[Path, mmap.mmap] = {}
+        self._closed = False
+
+    def read(self, name: str, device: torch.device) -> torch.Tensor:
+        """A new tensor on `device`, copied once, straight from the map; the caller owns it.
+
+        Raises ArtifactInvalid for a name the artifact does not have and for a file that has changed its size.
+        """
+        import torch
+
+        assert not self._closed, "read after close"
+        stored = self._tensors.get(name)
+        if stored is None:
+            message = f"it has no tensor {quoted(name)}{suggestion(name, self._tensors)}"
+            raise ArtifactInvalid(self._source, [message])
+        dtype: torch.dtype = getattr(torch, stored.spec.dtype)
+        if not stored.spec.bytes:
+            return torch.empty(stored.spec.shape, dtype=dtype, device=device)
+        mapped = memoryview(self._map(stored))[stored.begin : stored.end]
+        # As bytes, since a file need not align its tensors; the copy is aligned.
+        copied = torch.frombuffer(mapped, dtype=torch.uint8).to(device, copy=True)
+        return copied.view(dtype).view(stored.spec.shape)
+
+    def close(self) -> None:
+        while self._maps:
+            self._maps.popitem()[1].close()
+        self._closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _map(self, stored: StoredTensor) -> mmap.mmap:
+        if stored.path not in self._maps:
+            self._maps[stored.path] = _mapped(stored)
+        return self._maps[stored.path]
+
+
+def _mapped(stored: StoredTensor) -> mmap.mmap:
+    try:
+        with stored.path.open("rb") as file:
+            now = os.fstat(file.fileno()).st_size
+            if now != stored.file_bytes:
+                message = f"it has {now} bytes now and had {stored.file_bytes} when its header was read"
+                raise ArtifactInvalid(str(stored.path), [message])
+            return mmap.mmap(file.fileno(), now, flags=_FLAGS, prot=_PROTECTION)
+    except OSError as error:
+        raise ArtifactInvalid(str(stored.path), [f"it cannot be mapped: {error.strerror or error}"]) from None
