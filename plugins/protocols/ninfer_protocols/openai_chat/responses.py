@@ -1,0 +1,92 @@
+"""The objects of an answer: the aggregate completion, usage and llama.cpp-compatible timings."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from ninfer_core.api import Finished, FinishReason, TextDelta, Timings, Usage
+from ninfer_protocols.wire.identifiers import chat_completion_id
+
+FINISH_REASONS: Mapping[FinishReason, Literal["stop", "length"]] = {
+    "stop_token": "stop",
+    "stop_string": "stop",
+    "output_limit": "length",
+    "context_capacity": "length",
+}
+"""Contract CHAT-47."""
+
+
+class AnswerIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """What all objects of one answer share."""
+
+    id: str
+    created_unix_seconds: int
+    model: str
+
+    @classmethod
+    def new(cls, model: str) -> AnswerIdentity:
+        return cls(id=chat_completion_id(), created_unix_seconds=int(time.time()), model=model)
+
+    def envelope(self, kind: str) -> dict[str, Any]:
+        return {"id": self.id, "object": kind, "created": self.created_unix_seconds, "model": self.model}
+
+
+def completion(identity: AnswerIdentity, deltas: list[TextDelta], finished: Finished) -> dict[str, Any]:
+    """The aggregate answer (contract CHAT-42 to 44, OBS-1, IMPL-4)."""
+    reasoning = "".join(delta.text for delta in deltas if delta.channel == "reasoning")
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": "".join(delta.text for delta in deltas if delta.channel == "content"),
+        "refusal": None,
+    }
+    if reasoning:
+        message["reasoning_content"] = reasoning
+    choice = {
+        "index": 0,
+        "message": message,
+        "logprobs": None,
+        "finish_reason": FINISH_REASONS[finished.reason],
+    }
+    return {
+        **identity.envelope("chat.completion"),
+        "choices": [choice],
+        "usage": usage_object(finished.usage),
+        "timings": timings_object(finished.usage, finished.timings),
+    }
+
+
+def usage_object(usage: Usage) -> dict[str, Any]:
+    """Contract IMPL-2."""
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.prompt_tokens + usage.output_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }
+
+
+def timings_object(usage: Usage, timings: Timings) -> dict[str, Any]:
+    """Contract OBS-1 to 6. Of n output tokens, n-1 intervals lie on the generation clock."""
+    prompt_tokens = usage.prompt_tokens - usage.cached_tokens
+    intervals = max(usage.output_tokens - 1, 0)
+    return {
+        "cache_n": usage.cached_tokens,
+        "prompt_n": prompt_tokens,
+        "prompt_ms": timings.prompt_seconds * 1000,
+        "prompt_per_token_ms": _ratio(timings.prompt_seconds * 1000, prompt_tokens),
+        "prompt_per_second": _ratio(prompt_tokens, timings.prompt_seconds),
+        "predicted_n": usage.output_tokens,
+        "predicted_ms": timings.generation_seconds * 1000,
+        "predicted_per_token_ms": _ratio(timings.generation_seconds * 1000, intervals),
+        "predicted_per_second": _ratio(intervals, timings.generation_seconds),
+    }
+
+
+def _ratio(amount: float, per: float) -> float:
+    """Zero where there is nothing to divide by, so that JSON never needs a NaN or an infinity."""
+    return amount / per if per > 0 else 0.0

@@ -1,0 +1,22 @@
+"""A JSON answer as an ASGI application, encoded by msgspec."""
+
+from __future__ import annotations
+
+import msgspec
+from litestar.types import Receive, Scope, Send
+
+
+class JSONAnswer:
+    """Sends `body` with `status`; encoding happens at construction, so that a bug in it is a clean error."""
+
+    def __init__(self, body: object, *, status: int = 200) -> None:
+        self._status = status
+        self._body = msgspec.json.encode(body)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(self._body)).encode()),
+        ]
+        await send({"type": "http.response.start", "status": self._status, "headers": headers})
+        await send({"type": "http.response.body", "body": self._body, "more_body": False})
