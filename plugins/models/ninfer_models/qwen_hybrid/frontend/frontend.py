@@ -1,0 +1,116 @@
+"""The family's Frontend: everything between neutral requests, token ids and channel text. No torch."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ninfer_core.api import (
+    ArtifactHeader,
+    ArtifactInvalid,
+    Channel,
+    GenerationRequest,
+    InvalidPrompt,
+    PreparedPrompt,
+    SamplingPresets,
+    ThinkingDefaults,
+)
+from ninfer_models.qwen_hybrid.frontend.capabilities import TemplateProfile, opened_channel, probe
+from ninfer_models.qwen_hybrid.frontend.decoder import QwenOutputDecoder
+from ninfer_models.qwen_hybrid.frontend.dummy import resolve_tokenizer
+from ninfer_models.qwen_hybrid.frontend.messages import template_messages, template_tools
+from ninfer_models.qwen_hybrid.frontend.options import resolve, template_variables
+from ninfer_models.qwen_hybrid.frontend.presets import read_generation_config, sampling_presets, stop_token_ids
+from ninfer_models.qwen_hybrid.frontend.template import ChatTemplate
+from ninfer_models.qwen_hybrid.frontend.tokenizer import QwenTokenizer, build_tokenizer
+
+_REQUIRED = ("tokenizer.json", "chat_template.jinja")
+_SPECIAL_TOKEN_NAMES = ("bos_token", "eos_token", "pad_token", "unk_token")
+
+
+class QwenFrontend:
+    """Implements `ninfer_core.api.Frontend`. Holds no state of requests and may be used from several threads."""
+
+    def __init__(
+        self,
+        *,
+        tokenizer: QwenTokenizer,
+        template: ChatTemplate,
+        profile: TemplateProfile,
+        presets: SamplingPresets,
+        stop_token_ids: tuple[int, ...],
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._template = template
+        self._profile = profile
+        self.capabilities = profile.capabilities
+        self.presets = presets
+        self.stop_token_ids = stop_token_ids
+        self.token_domain = tokenizer.token_domain
+
+    def prepare(self, request: GenerationRequest, defaults: ThinkingDefaults) -> PreparedPrompt:
+        """See the Protocol. Control tokens come from the template only (decision 12); a new assistant turn is
+        opened also after an assistant message (decision 8)."""
+        resolved = resolve(request.template, defaults, self._profile)
+        rendered = self._template.render(
+            {
+                "messages": template_messages(request.messages, system_anywhere=self._profile.system_anywhere),
+                "tools": template_tools(request.tools),
+                "add_generation_prompt": True,
+                **template_variables(request.template, resolved),
+            }
+        )
+        try:
+            rendered.text.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidPrompt("the conversation holds half of a surrogate pair; send valid Unicode") from error
+        return PreparedPrompt(
+            text=rendered.text,
+            token_ids=self._tokenizer.encode(rendered.pieces),
+            initial_channel=opened_channel(rendered),
+            resolved=resolved,
+        )
+
+    def output_decoder(self, initial_channel: Channel) -> QwenOutputDecoder:
+        return QwenOutputDecoder(self._tokenizer.token_bytes, initial_channel)
+
+
+class _TokenizerConfig(msgspec.Struct, frozen=True):
+    bos_token: str | dict[str, object] | None = None
+    eos_token: str | dict[str, object] | None = None
+    pad_token: str | dict[str, object] | None = None
+    unk_token: str | dict[str, object] | None = None
+
+    def special_tokens(self) -> dict[str, str]:
+        """The tokens that are set, by template variable; older files spell a token as an object."""
+        spelled = {name: getattr(self, name) for name in _SPECIAL_TOKEN_NAMES}
+        texts = {name: each.get("content") if isinstance(each, dict) else each for name, each in spelled.items()}
+        return {name: text for name, text in texts.items() if isinstance(text, str)}
+
+
+def build_frontend(header: ArtifactHeader) -> QwenFrontend:
+    """Build from the artifact's resources; ArtifactInvalid says what is missing or wrong in them.
+
+    Needs `tokenizer.json` and `chat_template.jinja`; reads `tokenizer_config.json` and `generation_config.json`
+    where they exist.
+    """
+    missing = [f"it has no {name}" for name in _REQUIRED if name not in header.resources]
+    if missing:
+        raise ArtifactInvalid(header.source, missing)
+    resources = {"tokenizer_config.json": b"{}", "generation_config.json": b"{}", **header.resources}
+    try:
+        config = msgspec.json.decode(resources["tokenizer_config.json"], type=_TokenizerConfig)
+    except msgspec.DecodeError as error:
+        raise ArtifactInvalid(f"{header.source}: tokenizer_config.json", [str(error)]) from error
+    special_tokens = config.special_tokens()
+    generation = read_generation_config(header.source, resources["generation_config.json"])
+    presets = sampling_presets(header.source, header.identity.model_id, generation)
+    tokenizer_json = resolve_tokenizer(header.source, resources["tokenizer.json"])
+    tokenizer = build_tokenizer(header.source, tokenizer_json, resources["tokenizer_config.json"])
+    template = ChatTemplate(header.source, resources["chat_template.jinja"], tokenizer.control, special_tokens)
+    return QwenFrontend(
+        tokenizer=tokenizer,
+        template=template,
+        profile=probe(header.source, template),
+        presets=presets,
+        stop_token_ids=stop_token_ids(header.source, generation, special_tokens.get("eos_token"), tokenizer),
+    )
