@@ -5,9 +5,11 @@ from __future__ import annotations
 import click
 import msgspec
 
-from ninfer_core.api.errors import PluginBroken, PluginIncompatible, PluginUnknown
+from ninfer_core.api.errors import PluginUnknown
 from ninfer_core.api.manifest import KINDS
+from ninfer_core.api.plan import DeviceInfo
 from ninfer_core.cli.table import table
+from ninfer_core.plan.device import cpu_device, probe_gpus
 from ninfer_core.plugins.checking import CheckResult, check_offer
 from ninfer_core.plugins.listing import PluginLine, list_plugins
 from ninfer_core.plugins.offer import PluginOffer, standing
@@ -26,9 +28,10 @@ def plugins() -> None:
 def list_command(kind: str | None, as_json: bool, check: bool) -> None:
     """What is installed, what state it is in, and what is not built yet. Imports no plugin unless --check."""
     registry = PluginRegistry.discover()
-    lines = list_plugins(registry, kind, _device_kind())
+    devices = _devices()
+    lines = list_plugins(registry, kind, _kinds(devices))
     if check:
-        lines = _checked(lines, [_check(registry, offer) for offer in registry.offers(kind)])
+        lines = _checked(lines, [check_offer(registry, offer, devices) for offer in registry.offers(kind)])
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(lines), indent=2))
         return
@@ -46,7 +49,7 @@ def show_command(reference: str) -> None:
     offer = registry.select(kind, selection)
     manifest = offer.manifest
     assert manifest is not None
-    state = standing(offer, _device_kind())
+    state = standing(offer, _kinds(_devices()))
     loaded = registry.load(offer)
     fields = [
         ("plugin", f"{offer.kind}:{offer.reference}"),
@@ -71,8 +74,9 @@ def show_command(reference: str) -> None:
 def check_command(context: click.Context, reference: str | None) -> None:
     """Import a plugin, or all of them, and run its own check. Exit code 1 when anything is found."""
     registry = PluginRegistry.discover()
-    offers = registry.offers() if reference is None else (_find(registry, reference),)
-    results = [_check(registry, offer) for offer in offers]
+    offers = registry.offers() if reference is None else (registry.find(*_split(reference)),)
+    devices = _devices()
+    results = [check_offer(registry, offer, devices) for offer in offers]
     for result in results:
         click.echo(f"{result.offer.kind}:{result.offer.reference} {result.offer.version}  {result.word}")
         for finding in result.findings:
@@ -87,23 +91,6 @@ def _split(reference: str) -> tuple[str, str]:
     return kind, selection
 
 
-def _find(registry: PluginRegistry, reference: str) -> PluginOffer:
-    """The offer to be checked, usable or not: what is wrong with it is the check's to say."""
-    kind, selection = _split(reference)
-    try:
-        return registry.select(kind, selection)
-    except (PluginBroken, PluginIncompatible):
-        name, _, package = selection.partition("@")
-        named = [offer for offer in registry.offers(kind) if offer.name == name]
-        return next(offer for offer in named if not package or offer.package == package)
-
-
-def _check(registry: PluginRegistry, offer: PluginOffer) -> CheckResult:
-    from ninfer_core.plan.device import discover_device
-
-    return check_offer(registry, offer, discover_device())
-
-
 def _checked(lines: tuple[PluginLine, ...], results: list[CheckResult]) -> tuple[PluginLine, ...]:
     by_offer = {(result.offer.kind, result.offer.name, result.offer.package): result for result in results}
     changed = []
@@ -115,7 +102,9 @@ def _checked(lines: tuple[PluginLine, ...], results: list[CheckResult]) -> tuple
     return tuple(changed)
 
 
-def _device_kind() -> str:
-    from ninfer_core.plan.device import discover_device
+def _devices() -> tuple[DeviceInfo, ...]:
+    return (*probe_gpus().devices, cpu_device())
 
-    return discover_device().kind
+
+def _kinds(devices: tuple[DeviceInfo, ...]) -> frozenset[str]:
+    return frozenset(device.kind for device in devices)

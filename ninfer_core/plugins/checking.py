@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -20,10 +21,13 @@ class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[str, ...]
 
 
-def check_offer(registry: PluginRegistry, offer: PluginOffer, device: DeviceInfo) -> CheckResult:
-    """Look at the manifest, import, look at the hooks, ask the plugin itself; stop at the first that fails."""
-    found = standing(offer, device.kind)
-    if found.state != "ready":
+def check_offer(registry: PluginRegistry, offer: PluginOffer, devices: Sequence[DeviceInfo]) -> CheckResult:
+    """`devices` are those of this machine; the first that the plugin can use is the one it checks itself on.
+
+    Look at the manifest, import, look at the hooks, ask the plugin itself; stop at the first that fails.
+    """
+    found = standing(offer, frozenset(device.kind for device in devices))
+    if found.state != "ready" or offer.manifest is None:
         return CheckResult(offer=offer, word=found.state, findings=(found.reason,))
     try:
         plugin = registry.load(offer)
@@ -32,7 +36,8 @@ def check_offer(registry: PluginRegistry, offer: PluginOffer, device: DeviceInfo
             return CheckResult(
                 offer=offer, word="broken", findings=tuple(f"does not implement {hook}" for hook in missing)
             )
-        findings = tuple(plugin.hook.ninfer_check(device=device) or ())
+        usable = [device for device in devices if device.kind in (offer.manifest.devices or (device.kind,))]
+        findings = tuple(plugin.hook.ninfer_check(device=usable[0]) or ())
     except PluginBroken as error:
         return CheckResult(offer=offer, word="broken", findings=(error.message,))
     return CheckResult(offer=offer, word="failing" if findings else "ready", findings=findings)

@@ -33,15 +33,15 @@ class PluginLine(msgspec.Struct, frozen=True, kw_only=True):
         return self.reason or self.summary
 
 
-def list_plugins(registry: PluginRegistry, kind: str | None, device_kind: str | None) -> tuple[PluginLine, ...]:
-    """Lines ordered by kind (as in KINDS) and name. `device_kind` as in `standing`."""
-    lines = [*_offered(registry, kind, device_kind), *_blocked(registry, kind), *_promised(registry, kind)]
+def list_plugins(registry: PluginRegistry, kind: str | None, device_kinds: frozenset[str]) -> tuple[PluginLine, ...]:
+    """Lines ordered by kind (as in KINDS) and name. `device_kinds` as in `standing`."""
+    lines = [*_offered(registry, kind, device_kinds), *_blocked(registry, kind), *_promised(registry, kind)]
     return tuple(sorted(lines, key=lambda line: (KINDS.index(line.kind), line.name, line.package)))
 
 
-def _offered(registry: PluginRegistry, kind: str | None, device_kind: str | None) -> Iterator[PluginLine]:
+def _offered(registry: PluginRegistry, kind: str | None, device_kinds: frozenset[str]) -> Iterator[PluginLine]:
     for offer in registry.offers(kind):
-        found = standing(offer, device_kind)
+        found = standing(offer, device_kinds)
         rivals = [other for other in registry.offers(offer.kind) if other.name == offer.name and other is not offer]
         reason = found.reason
         if rivals and not reason:

@@ -55,8 +55,8 @@ class OfferStanding(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-def standing(offer: PluginOffer, device_kind: str | None) -> OfferStanding:
-    """`device_kind` is `cpu` or `cuda`; None leaves the device out of account."""
+def standing(offer: PluginOffer, device_kinds: frozenset[str] | None) -> OfferStanding:
+    """`device_kinds` are those that may be used, of `cpu` and `cuda`; None leaves the device out of account."""
     manifest = offer.manifest
     if manifest is None:
         return OfferStanding(state="broken", reason=offer.manifest_problem or "no manifest")
@@ -66,8 +66,8 @@ def standing(offer: PluginOffer, device_kind: str | None) -> OfferStanding:
     absent = [module for module in manifest.modules if not module_exists(module)]
     if absent:
         return OfferStanding(state="missing", reason=f"needs {', '.join(absent)}, not installed here")
-    if device_kind is not None and manifest.devices and device_kind not in manifest.devices:
-        reason = f"needs {' or '.join(manifest.devices)}; the device here is {device_kind}"
+    if device_kinds is not None and manifest.devices and device_kinds.isdisjoint(manifest.devices):
+        reason = f"needs {' or '.join(manifest.devices)}; here is {' and '.join(sorted(device_kinds))}"
         return OfferStanding(state="no-device", reason=reason)
     return OfferStanding(state="ready", reason="")
 

@@ -61,6 +61,12 @@ class PluginRegistry:
         another API version, a module that is not installed, or a manifest that excludes `device_kind` (`cpu` or
         `cuda`; None does not ask), PluginBroken when the manifest is absent or wrong.
         """
+        offer = self.find(kind, selection)
+        _require_usable(offer, device_kind)
+        return offer
+
+    def find(self, kind: str, selection: str) -> PluginOffer:
+        """As `select`, usable or not: raises PluginUnknown and PluginAmbiguous alone."""
         if kind not in KINDS:
             raise PluginUnknown(f"no kind of plugin '{kind}'{suggestion(kind, KINDS)}; kinds: {', '.join(KINDS)}")
         name, _, package = selection.partition("@")
@@ -70,7 +76,6 @@ class PluginRegistry:
             raise PluginUnknown(self._unknown_message(kind, name, package, named))
         if len(matches) > 1:
             raise PluginAmbiguous(_ambiguous_message(kind, name, matches))
-        _require_usable(matches[0], device_kind)
         return matches[0]
 
     def load(self, offer: PluginOffer) -> LoadedPlugin:
@@ -108,7 +113,7 @@ def _ambiguous_message(kind: str, name: str, matches: list[PluginOffer]) -> str:
 
 
 def _require_usable(offer: PluginOffer, device_kind: str | None) -> None:
-    found = standing(offer, device_kind)
+    found = standing(offer, None if device_kind is None else frozenset({device_kind}))
     if found.state == "broken":
         raise PluginBroken(f"{offer.label} cannot be used: {found.reason}")
     if found.state != "ready":

@@ -49,7 +49,7 @@ def test_a_check_stops_at_the_first_thing_that_is_wrong(
     # Modules stay imported for the whole run, so every case needs an import name of its own.
     write_plugin_package(tmp_path, "check-it", {"kv:it": source}, import_name=f"check_{tmp_path.name}")
     registry = PluginRegistry.discover(entry_points_in(tmp_path), {})
-    result = check_offer(registry, registry.offers()[0], CPU)
+    result = check_offer(registry, registry.offers()[0], [CPU])
     assert (result.word, result.findings) == (word, findings)
 
 
@@ -58,5 +58,16 @@ def test_a_plugin_that_cannot_be_used_is_not_imported(tmp_path: Path, monkeypatc
     manifest = '[kv.gpu]\napi = 1\nsummary = "GPU"\ndevices = ["cuda"]\n'
     write_plugin_package(tmp_path, "check-gpu", {"kv:gpu": "raise ImportError('imported')"}, manifest=manifest)
     registry = PluginRegistry.discover(entry_points_in(tmp_path), {})
-    result = check_offer(registry, registry.offers()[0], CPU)
-    assert (result.word, result.findings) == ("no-device", ("needs cuda; the device here is cpu",))
+    result = check_offer(registry, registry.offers()[0], [CPU])
+    assert (result.word, result.findings) == ("no-device", ("needs cuda; here is cpu",))
+
+
+def test_a_plugin_checks_itself_on_a_device_it_can_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    manifest = '[kv.host]\napi = 1\nsummary = "Host"\ndevices = ["cpu"]\n'
+    write_plugin_package(
+        tmp_path, "check-host", {"kv:host": BODY + CHECK + "return [device.name]\n"}, manifest=manifest
+    )
+    registry = PluginRegistry.discover(entry_points_in(tmp_path), {})
+    gpu = DeviceInfo(kind="cuda", index=0, name="gpu", memory_bytes=1 << 30, compute_capability="9.0")
+    assert check_offer(registry, registry.offers()[0], [gpu, CPU]).findings == ("cpu",)

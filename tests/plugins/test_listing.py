@@ -11,6 +11,8 @@ from ninfer_core.plugins.listing import list_plugins
 from ninfer_core.plugins.promised import PROMISES, promise_of
 from ninfer_core.testing.plugins import entry_points_in, write_plugin_package
 
+CPU = frozenset({"cpu"})
+CUDA = frozenset({"cpu", "cuda"})
 MANIFEST = """
 [kv.plain]
 api = 1
@@ -39,7 +41,7 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PluginRegistry:
 
 
 def test_every_state_is_named_with_its_reason_and_nothing_is_imported(registry: PluginRegistry) -> None:
-    lines = {(line.kind, line.name): line for line in list_plugins(registry, None, "cpu")}
+    lines = {(line.kind, line.name): line for line in list_plugins(registry, None, CPU)}
     assert {name: line.state for (kind, name), line in lines.items() if line.package == "list-kv"} == {
         "plain": "ready",
         "next": "incompatible",
@@ -48,27 +50,27 @@ def test_every_state_is_named_with_its_reason_and_nothing_is_imported(registry: 
         "undeclared": "broken",
     }
     assert lines["kv", "plain"].remark == "Plain"
-    assert lines["kv", "gpu"].remark == "needs cuda; the device here is cpu"
+    assert lines["kv", "gpu"].remark == "needs cuda; here is cpu"
     assert lines["kv", "undeclared"].remark == "ninfer.toml has no table [kv.undeclared]"
     assert lines["spec", "blocked"].state == "blocked"
     assert not [name for name in sys.modules if name.startswith("list_kv")]
 
 
 def test_a_device_plugin_is_ready_on_its_device(registry: PluginRegistry) -> None:
-    (line,) = [line for line in list_plugins(registry, "kv", "cuda") if line.name == "gpu"]
+    (line,) = [line for line in list_plugins(registry, "kv", CUDA) if line.name == "gpu"]
     assert line.state == "ready"
 
 
 def test_lines_are_ordered_by_kind_then_name(registry: PluginRegistry) -> None:
-    lines = list_plugins(registry, None, "cpu")
+    lines = list_plugins(registry, None, CPU)
     keys = [(KINDS.index(line.kind), line.name) for line in lines]
     assert keys == sorted(keys)
-    assert {line.kind for line in list_plugins(registry, "media", "cpu")} == {"media"}
+    assert {line.kind for line in list_plugins(registry, "media", CPU)} == {"media"}
 
 
 def test_a_promised_name_is_listed_until_somebody_offers_it(tmp_path: Path, registry: PluginRegistry) -> None:
     def state_of_fp8(registry: PluginRegistry) -> list[str]:
-        return [line.state for line in list_plugins(registry, "kv", "cpu") if line.name == "fp8"]
+        return [line.state for line in list_plugins(registry, "kv", CPU) if line.name == "fp8"]
 
     assert state_of_fp8(registry) == ["not-built"]
     write_plugin_package(tmp_path, "list-promised", {"kv:fp8": ""})
@@ -81,7 +83,7 @@ def test_a_name_of_two_packages_is_listed_twice_with_how_to_choose(
     monkeypatch.syspath_prepend(str(tmp_path))
     for package in ("list-one", "list-two"):
         write_plugin_package(tmp_path, package, {"kv:same": ""})
-    lines = list_plugins(PluginRegistry.discover(entry_points_in(tmp_path), {}), "kv", "cpu")
+    lines = list_plugins(PluginRegistry.discover(entry_points_in(tmp_path), {}), "kv", CPU)
     remarks = [line.remark for line in lines if line.name == "same"]
     assert remarks == [
         "also offered by list-two 1.0; select it as same@list-one",

@@ -160,7 +160,7 @@ def test_a_plugin_for_another_device_is_incompatible(tmp_path: Path, discover: D
     manifest = '[kv.gpu]\napi = 1\nsummary = "GPU"\ndevices = ["cuda"]\n'
     write_plugin_package(tmp_path, "acme-gpu", {"kv:gpu": CODEC}, manifest=manifest)
     registry = discover()
-    with pytest.raises(PluginIncompatible, match="needs cuda; the device here is cpu"):
+    with pytest.raises(PluginIncompatible, match="needs cuda; here is cpu"):
         registry.select("kv", "gpu", "cpu")
     assert registry.select("kv", "gpu", "cuda") == registry.select("kv", "gpu")
 

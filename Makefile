@@ -1,0 +1,44 @@
+# Every target sets up .venv by itself. Needs Python 3.11 or newer: make PYTHON=/path/to/python3.12 serve
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ninfer-ready
+PROJECTS := -e '.[dev]' -e plugins/protocols -e plugins/models -e plugins/kvformats -e plugins/speculative -e plugins/media
+
+# Small tensors run slower on several threads than on one.
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: serve test test-long test-gpu lint bench clean
+
+serve: $(READY) ## Serve the embedded model on http://127.0.0.1:8080; make serve OPTIONS='--port 9000'
+	$(BIN)/ninfer serve $(OPTIONS)
+
+test: $(READY) ## All tests but the long ones
+	$(BIN)/python -m pytest -m 'not long and not gpu' $(OPTIONS)
+
+test-long: $(READY) ## The long tests
+	$(BIN)/python -m pytest -m 'long and not gpu' $(OPTIONS)
+
+test-gpu: $(READY) ## Tests that need a CUDA device
+	$(BIN)/python -m pytest -m gpu $(OPTIONS)
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY)
+	$(BIN)/python bench/embedded.py $(OPTIONS)
+
+clean: ## Remove caches and build outputs; .venv stays
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find ninfer_core plugins tests tools bench examples -name __pycache__ -prune -exec rm -rf {} +
+
+# torch goes first and alone, by its exact version: an index of local builds then serves it before anything pulls another.
+$(READY): constraints.txt pyproject.toml $(wildcard plugins/*/pyproject.toml)
+	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("ninfer needs Python 3.11 or newer; \
+	$(PYTHON) is %d.%d. Name another one: make PYTHON=python3.12" % v[:2])'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt "$$(grep '^torch==' constraints.txt)"
+	$(BIN)/python -m pip install --quiet -c constraints.txt $(PROJECTS)
+	touch $(READY)
