@@ -1,0 +1,145 @@
+"""Turns a Hugging Face directory into a `.ninfer` container. Everything is checked before a byte is written."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ninfer_core.api.artifact import ArtifactHeader, ArtifactIdentity, TensorSpec
+from ninfer_core.api.errors import ArtifactInvalid
+from ninfer_core.artifact.container import FORMAT_VERSION, REQUIRED_RESOURCES, SUFFIX
+from ninfer_core.artifact.handle import ArtifactHandle
+from ninfer_core.artifact.inventory import inventory_problems
+from ninfer_core.artifact.source import open_artifact
+from ninfer_core.artifact.wording import bounded
+from ninfer_core.artifact.writer import write_container
+from ninfer_core.plugins import LoadedPlugin, PluginRegistry, claiming_families
+
+REQUIRED_GROUP = "text"
+
+REPORTED_ACTIVATIONS = "bfloat16"
+"""What geometries are computed for where no plan has chosen: the dtype of activations on a GPU."""
+
+
+class Conversion(msgspec.Struct, frozen=True, kw_only=True):
+    """What was written."""
+
+    path: Path
+    identity: ArtifactIdentity
+    tensors: int
+    bytes: int
+    seconds: float
+    notes: tuple[str, ...]
+
+
+def convert_directory(
+    source: str,
+    output: Path,
+    registry: PluginRegistry,
+    *,
+    model_id: str | None = None,
+    overwrite: bool = False,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Conversion:
+    """Tensors keep their names, their dtypes and their bytes. `progress` is told (bytes done, bytes in all).
+
+    Raises ArtifactInvalid for a source that is no complete model of exactly one installed family (every group
+    that is there at all must be whole) and for an output that cannot be written; PluginBroken for a family
+    plugin that fails.
+    """
+    begun = time.monotonic()
+    if output.suffix != SUFFIX:
+        raise ArtifactInvalid(str(output), [f"the name of a container ends in {SUFFIX}"])
+    if not Path(source).expanduser().is_dir():
+        raise ArtifactInvalid(source, ["only a Hugging Face directory can be converted"])
+    handle = open_artifact(source, registry)
+    family = _only_family(registry, handle.header)
+    _check(handle.header, family)
+    total = handle.weight_bytes + sum(map(len, handle.header.resources.values()))
+    _check_space(output, total)
+    identity = ArtifactIdentity(
+        model_id=model_id or handle.header.identity.model_id,
+        weights_id=handle.header.identity.weights_id,
+        family=family.offer.name,
+        format_version=FORMAT_VERSION,
+    )
+    written = _write(handle, output, identity, overwrite, lambda done: progress(done, total))
+    return Conversion(
+        path=output,
+        identity=identity,
+        tensors=len(handle.header.tensors),
+        bytes=written,
+        seconds=time.monotonic() - begun,
+        notes=handle.notes,
+    )
+
+
+def stored_groups(header: ArtifactHeader, inventory: Sequence[TensorSpec]) -> frozenset[str]:
+    """The groups of which the artifact holds at least one tensor, and `text`, which no model goes without."""
+    names = {spec.name for spec in header.tensors}
+    return frozenset({REQUIRED_GROUP, *(spec.group for spec in inventory if spec.name in names)})
+
+
+def _only_family(registry: PluginRegistry, header: ArtifactHeader) -> LoadedPlugin:
+    found = claiming_families(registry, header)
+    if len(found.claims) == 1:
+        return found.claims[0]
+    if found.claims:
+        named = ", ".join(plugin.offer.reference for plugin in found.claims)
+        problem = f"several families claim it: {named}; NINFER_PLUGINS=PACKAGE keeps the others out"
+    else:
+        asked = ", ".join(sorted(offer.reference for offer in registry.offers("family"))) or "none is installed"
+        kind = header.config.get("model_type", "absent")
+        problem = f"no family knows it (model_type in config.json: {str(kind)[:60]!r}; families: {asked})"
+    raise ArtifactInvalid(header.source, [problem, *(failure.message for failure in found.failures)])
+
+
+def _check(header: ArtifactHeader, family: LoadedPlugin) -> None:
+    """Config, inventory and frontend, all as the family sees them. Raises ArtifactInvalid."""
+    problems = [f"{name} is missing" for name in REQUIRED_RESOURCES if name not in header.resources]
+    try:
+        family.hook.ninfer_family_geometry(header=header, activation_dtype=REPORTED_ACTIVATIONS)
+        inventory = family.hook.ninfer_family_inventory(header=header)
+    except ArtifactInvalid as invalid:
+        raise ArtifactInvalid(header.source, [*problems, *invalid.problems]) from None
+    problems.extend(inventory_problems(header, inventory, stored_groups(header, inventory)))
+    if problems:
+        raise ArtifactInvalid(header.source, bounded(problems))
+    family.hook.ninfer_family_frontend(header=header)
+
+
+def _check_space(output: Path, needed_bytes: int) -> None:
+    if not output.parent.is_dir():
+        return  # the writer says so, with whatever else is wrong
+    free = shutil.disk_usage(output.parent).free
+    if free < needed_bytes:
+        raise ArtifactInvalid(str(output), [f"it needs {needed_bytes} bytes and {free} are free on its file system"])
+
+
+def _write(
+    handle: ArtifactHandle,
+    output: Path,
+    identity: ArtifactIdentity,
+    overwrite: bool,
+    done: Callable[[int], None],
+) -> int:
+    copied = 0
+
+    def count(piece: int) -> None:
+        nonlocal copied
+        copied += piece
+        done(copied)
+
+    return write_container(
+        output,
+        identity=identity,
+        resources=handle.header.resources,
+        tensors=handle.header.tensors,
+        chunks=handle.store.chunks,
+        overwrite=overwrite,
+        written=count,
+    )

@@ -1,0 +1,152 @@
+"""What is in an artifact, for people: identity, geometry, groups, resources, problems. Reads no weights."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from ninfer_core.api.artifact import ArtifactHeader, ArtifactIdentity, TensorSpec
+from ninfer_core.api.errors import ArtifactInvalid, PluginBroken
+from ninfer_core.api.geometry import Geometry
+from ninfer_core.artifact.conversion import REPORTED_ACTIVATIONS, stored_groups
+from ninfer_core.artifact.inventory import inventory_problems
+from ninfer_core.artifact.source import open_artifact
+from ninfer_core.plugins import LoadedPlugin, PluginRegistry, claiming_families
+
+UNKNOWN_GROUP = "unknown"
+"""Group of a tensor that no family has named."""
+
+
+class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """`bytes_by_dtype` has what the group's tensors take by dtype."""
+
+    group: str
+    tensors: int
+    bytes: int
+    bytes_by_dtype: dict[str, int]
+
+
+class ResourceSummary(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    bytes: int
+    sha256: str
+
+
+class TensorLine(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    group: str
+    dtype: str
+    shape: tuple[int, ...]
+    bytes: int
+
+
+class ArtifactReport(msgspec.Struct, frozen=True, kw_only=True):
+    """`identity` is None exactly when the artifact could not be opened; then there are problems and little else.
+
+    `families` are the references of the installed families that claim it; `geometry` is set when one does.
+    """
+
+    source: str
+    identity: ArtifactIdentity | None
+    families: tuple[str, ...]
+    geometry: Geometry | None
+    groups: tuple[GroupSummary, ...]
+    resources: tuple[ResourceSummary, ...]
+    tensors: tuple[TensorLine, ...]
+    notes: tuple[str, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def valid(self) -> bool:
+        return not self.problems
+
+
+def report_artifact(source: str | None, registry: PluginRegistry) -> ArtifactReport:
+    """Never raises for what the artifact or a family plugin does wrong: that is in `problems` and `notes`."""
+    try:
+        handle = open_artifact(source, registry)
+    except ArtifactInvalid as invalid:
+        return ArtifactReport(
+            source=invalid.source,
+            identity=None,
+            families=(),
+            geometry=None,
+            groups=(),
+            resources=(),
+            tensors=(),
+            notes=(),
+            problems=invalid.problems,
+        )
+    header = handle.header
+    notes = list(handle.notes)
+    problems: list[str] = []
+    found = claiming_families(registry, header)
+    notes.extend(failure.message for failure in found.failures)
+    geometry, inventory = _as_the_family_sees(header, found.claims, problems, notes)
+    tensors = _lines(header, {spec.name: spec.group for spec in inventory})
+    return ArtifactReport(
+        source=header.source,
+        identity=header.identity,
+        families=tuple(plugin.offer.reference for plugin in found.claims),
+        geometry=geometry,
+        groups=_groups(tensors),
+        resources=tuple(_resource(name, header.resources[name]) for name in sorted(header.resources)),
+        tensors=tensors,
+        notes=tuple(notes),
+        problems=tuple(problems),
+    )
+
+
+def _as_the_family_sees(
+    header: ArtifactHeader, claims: Sequence[LoadedPlugin], problems: list[str], notes: list[str]
+) -> tuple[Geometry | None, tuple[TensorSpec, ...]]:
+    if len(claims) != 1:
+        named = ", ".join(plugin.offer.reference for plugin in claims)
+        notes.append(f"several families claim it: {named}" if claims else "no installed family claims it")
+        return None, ()
+    hook = claims[0].hook
+    try:
+        geometry: Geometry = hook.ninfer_family_geometry(header=header, activation_dtype=REPORTED_ACTIVATIONS)
+        inventory: tuple[TensorSpec, ...] = tuple(hook.ninfer_family_inventory(header=header))
+    except ArtifactInvalid as invalid:
+        problems.extend(invalid.problems)
+        return None, ()
+    except PluginBroken as broken:
+        notes.append(broken.message)
+        return None, ()
+    problems.extend(inventory_problems(header, inventory, stored_groups(header, inventory)))
+    return geometry, inventory
+
+
+def _lines(header: ArtifactHeader, group_by_name: Mapping[str, str]) -> tuple[TensorLine, ...]:
+    return tuple(
+        TensorLine(
+            name=spec.name,
+            group=group_by_name.get(spec.name, UNKNOWN_GROUP),
+            dtype=spec.dtype,
+            shape=spec.shape,
+            bytes=spec.bytes,
+        )
+        for spec in header.tensors
+    )
+
+
+def _groups(lines: tuple[TensorLine, ...]) -> tuple[GroupSummary, ...]:
+    members: dict[str, list[TensorLine]] = {}
+    for line in lines:
+        members.setdefault(line.group, []).append(line)
+    return tuple(_group(group, members[group]) for group in sorted(members))
+
+
+def _group(group: str, lines: list[TensorLine]) -> GroupSummary:
+    bytes_by_dtype: dict[str, int] = {}
+    for line in lines:
+        bytes_by_dtype[line.dtype] = bytes_by_dtype.get(line.dtype, 0) + line.bytes
+    total = sum(bytes_by_dtype.values())
+    return GroupSummary(group=group, tensors=len(lines), bytes=total, bytes_by_dtype=bytes_by_dtype)
+
+
+def _resource(name: str, data: bytes) -> ResourceSummary:
+    return ResourceSummary(name=name, bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
