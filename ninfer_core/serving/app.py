@@ -1,0 +1,76 @@
+"""The ASGI application: Litestar inside our own layers.
+
+From outside in: CORS, request id and errors, key, body limit, disconnect. Litestar's own body limit is off, because
+it counts after it has decided to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from litestar import Litestar, Request, Response
+from litestar.exceptions import HTTPException
+
+from ninfer_core.api.errors import NinferError
+from ninfer_core.api.protocol import ProtocolRoutes
+from ninfer_core.api.service import ServedModel
+from ninfer_core.serving.asgi import Application
+from ninfer_core.serving.authentication import AuthenticationLayer
+from ninfer_core.serving.body import BodyLayer
+from ninfer_core.serving.cors import CORSLayer
+from ninfer_core.serving.disconnect import DisconnectLayer
+from ninfer_core.serving.envelope import EnvelopeLayer
+from ninfer_core.serving.errors import ErrorForms, framework_problem
+from ninfer_core.serving.health import health_handler
+from ninfer_core.serving.models import model_handlers
+from ninfer_core.telemetry import Log
+
+
+def create_app(
+    model: ServedModel,
+    protocols: Sequence[ProtocolRoutes],
+    *,
+    is_available: Callable[[], bool],
+    api_key: str | None,
+    cors: bool,
+    max_request_bytes: int,
+    capacity: int,
+    log: Log,
+) -> Application:
+    """The application of one server. `capacity` is the number of requests it holds at most (contract EXEC-4)."""
+    forms = ErrorForms(protocols)
+    app: Application = DisconnectLayer(cast("Application", _litestar(model, protocols, is_available, forms)))
+    app = BodyLayer(app, max_bytes=max_request_bytes, capacity=capacity)
+    if api_key is not None:
+        app = AuthenticationLayer(app, api_key)
+    app = EnvelopeLayer(app, forms, log)
+    # Outside of the errors: a browser may only read those that carry the CORS headers too.
+    return CORSLayer(app) if cors else app
+
+
+def _litestar(
+    model: ServedModel, protocols: Sequence[ProtocolRoutes], is_available: Callable[[], bool], forms: ErrorForms
+) -> Litestar:
+    def typed_error(request: Request[Any, Any, Any], error: NinferError) -> Response[dict[str, object]]:
+        wire = forms.wire_error(request.scope["path"], error)
+        return Response(wire.body, status_code=wire.status, headers=wire.headers)
+
+    def framework_error(request: Request[Any, Any, Any], error: HTTPException) -> Response[dict[str, object]]:
+        return typed_error(request, framework_problem(error, request.method, request.scope["path"]))
+
+    def unexpected_error(request: Request[Any, Any, Any], error: Exception) -> Response[dict[str, object]]:
+        raise error
+
+    handlers = [handler for protocol in protocols for handler in protocol.handlers()]
+    return Litestar(
+        route_handlers=[health_handler(is_available), *model_handlers(model), *handlers],
+        exception_handlers={
+            NinferError: typed_error,
+            HTTPException: framework_error,
+            Exception: unexpected_error,
+        },
+        openapi_config=None,
+        logging_config=None,
+        request_max_body_size=None,
+    )

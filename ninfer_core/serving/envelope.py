@@ -1,0 +1,64 @@
+"""The outermost layer: every answer has a request id, and every error the form of its protocol.
+
+This is one of the three edges with a broad catch: what is not a typed error is a bug, logged here with its code.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+from ninfer_core.api.errors import ErrorCategory, NinferError
+from ninfer_core.serving.asgi import Application, Message, Receive, Scope, Send
+from ninfer_core.serving.errors import ErrorForms, InternalError, send_wire_error
+from ninfer_core.telemetry import Log
+
+_ID_HEADERS = (b"x-request-id", b"request-id")
+"""Where an answer may already carry its id: OpenAI's header, or the one of another protocol (contract GEN-15)."""
+
+
+class EnvelopeLayer:
+    """Adds `x-request-id` (contract GEN-14, IMPL-1) and answers errors that nothing inside has answered."""
+
+    def __init__(self, app: Application, forms: ErrorForms, log: Log) -> None:
+        self._app = app
+        self._forms = forms
+        self._log = log
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        answer = _Answer(send, f"req_{secrets.token_hex(16)}")
+        try:
+            await self._app(scope, receive, answer.send)
+        except NinferError as error:
+            await self._answer_error(scope["path"], answer, error)
+        except Exception:
+            self._log.error("request_broken", code=InternalError.code, request=answer.request_id, exc_info=True)
+            await self._answer_error(scope["path"], answer, InternalError())
+
+    async def _answer_error(self, path: str, answer: _Answer, error: NinferError) -> None:
+        if not answer.started:
+            await send_wire_error(answer.send, self._forms.wire_error(path, error))
+        elif not answer.complete:
+            # The status is out already: the connection is ended early, which is how a client can tell.
+            self._log.warning("answer_cut", code=error.code, request=answer.request_id)
+            raise error if error.category is ErrorCategory.INTERNAL else InternalError()
+
+
+class _Answer:
+    """Watches what is sent, and adds the id to its headers."""
+
+    def __init__(self, send: Send, request_id: str) -> None:
+        self._send = send
+        self.request_id = request_id
+        self.started = False
+        self.complete = False
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started = True
+            headers = list(message.get("headers", []))
+            if not any(name.lower() in _ID_HEADERS for name, _ in headers):
+                headers.append((b"x-request-id", self.request_id.encode()))
+            message["headers"] = headers
+        elif message["type"] == "http.response.body" and not message.get("more_body", False):
+            self.complete = True
+        await self._send(message)

@@ -1,0 +1,93 @@
+"""The operational log: `YYYY-MM-DD HH:MM:SS.mmm LEVEL message` on stderr, one line a record (contract OLOG-1).
+
+A message is an event name and its fields, `name=value`. Values are escaped, so that no record can span lines or
+carry control codes, whoever chose the value.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+import sys
+import traceback
+from collections.abc import Mapping, MutableMapping
+from typing import Any, TextIO, cast
+
+import structlog
+
+Log = structlog.typing.FilteringBoundLogger
+
+LEVELS: Mapping[str, int] = {
+    "trace": 0,
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "critical": logging.CRITICAL,
+    "off": logging.CRITICAL,
+}
+"""Words of `--log-level` (contract OPT-12) and the lowest level that each lets through; `off` drops that too."""
+
+
+def create_log(level: str = "info", stream: TextIO | None = None) -> Log:
+    """A logger of its own: nothing is configured globally. `stream` None is the process's stderr."""
+    return cast(
+        "Log",
+        structlog.wrap_logger(
+            structlog.PrintLogger(sys.stderr if stream is None else stream),
+            processors=[_drop if level == "off" else _render],
+            wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+            cache_logger_on_first_use=True,
+        ),
+    )
+
+
+def forward_standard_logging(name: str, log: Log) -> None:
+    """Records of the standard library's logger `name` (a library's) go to `log` from warnings up, and nowhere else."""
+    library = logging.getLogger(name)
+    library.handlers = [_Forwarder(log)]
+    library.setLevel(logging.WARNING)
+    library.propagate = False
+
+
+class _Forwarder(logging.Handler):
+    def __init__(self, log: Log) -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._log.log(
+            record.levelno, "library_message", source=record.name, text=record.getMessage(), exc_info=record.exc_info
+        )
+
+
+def _render(logger: Any, method: str, event: MutableMapping[str, Any]) -> str:
+    now = datetime.datetime.now()
+    timestamp = f"{now:%Y-%m-%d %H:%M:%S}.{now.microsecond // 1000:03d}"
+    exception = event.pop("exc_info", None)
+    words = [str(event.pop("event")), *(f"{name}={_value(value)}" for name, value in event.items())]
+    line = f"{timestamp} {method.upper()} {' '.join(words)}"
+    return line if not exception else f"{line}\n{_traceback(exception)}"
+
+
+def _drop(logger: Any, method: str, event: MutableMapping[str, Any]) -> str:
+    raise structlog.DropEvent
+
+
+def _value(value: object) -> str:
+    text = f"{value:.3g}" if isinstance(value, float) else str(value)
+    if text and text.isascii() and text.isprintable() and not set(text) & {" ", '"', "="}:
+        return text
+    return json.dumps(text)
+
+
+def _traceback(exception: object) -> str:
+    """Where it happened, without the exception's own text: that may quote what a client sent."""
+    error = exception[1] if isinstance(exception, tuple) else exception
+    if not isinstance(error, BaseException):
+        error = sys.exc_info()[1]
+    if error is None:
+        return ""
+    frames = "".join(traceback.format_tb(error.__traceback__)).rstrip()
+    return f"{frames}\n{type(error).__name__}"
