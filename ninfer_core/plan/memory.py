@@ -1,0 +1,84 @@
+"""What the program allocates, by pure arithmetic from the plan's numbers. The program allocates these very tensors,
+so that the ledger and the device agree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from ninfer_core.api.artifact import TensorSpec
+from ninfer_core.api.geometry import Geometry
+from ninfer_core.api.kv import KVLayout
+from ninfer_core.api.plan import Capacities, DeviceInfo
+from ninfer_core.plan.units import MIB, ceiling_divide
+
+PAGE_TOKENS = 64
+"""Tokens of one KV page (engine.md section 8)."""
+
+DEVICE_CONTEXT_BYTES: Mapping[str, int] = MappingProxyType({"9.0": 640 * MIB})
+"""CUDA context, loaded kernels and library workspaces by compute capability."""
+OTHER_DEVICE_CONTEXT_BYTES = 640 * MIB
+
+
+def device_context_bytes(device: DeviceInfo) -> int:
+    """Device memory that is taken before the first tensor is made."""
+    if device.compute_capability is None:
+        return 0
+    return DEVICE_CONTEXT_BYTES.get(device.compute_capability, OTHER_DEVICE_CONTEXT_BYTES)
+
+
+def pages_for(tokens: int) -> int:
+    return ceiling_divide(tokens, PAGE_TOKENS)
+
+
+def kv_planes(geometry: Geometry, layout: KVLayout, pages: int) -> tuple[TensorSpec, ...]:
+    """One tensor [layers, pages, kv_heads, page_tokens, elements] for each plane of the codec."""
+    attention = geometry.attention
+    return tuple(
+        TensorSpec(
+            name=f"{plane.part}.{plane.name}",
+            shape=(attention.layers, pages, attention.kv_heads, PAGE_TOKENS, plane.elements),
+            dtype=plane.dtype,
+        )
+        for plane in layout.planes
+    )
+
+
+def page_bytes(geometry: Geometry, layout: KVLayout) -> int:
+    """Bytes of one page in all attention layers."""
+    return sum(plane.bytes for plane in kv_planes(geometry, layout, 1))
+
+
+def state_tensors(geometry: Geometry, slots: int) -> tuple[TensorSpec, ...]:
+    """Committed recurrent state: [layers, slots, *shape] for each array of a sequence."""
+    return tuple(
+        TensorSpec(name=array.name, shape=(array.layers, slots, *array.shape), dtype=array.dtype)
+        for array in geometry.state
+    )
+
+
+def record_tensors(geometry: Geometry, slots: int, columns: int) -> tuple[TensorSpec, ...]:
+    """What each column of a slot's last round left: [layers, slots, columns, *shape]."""
+    return tuple(
+        TensorSpec(name=array.name, shape=(array.layers, slots, columns, *array.shape), dtype=array.dtype)
+        for array in geometry.records
+    )
+
+
+def row_tensors(geometry: Geometry, capacities: Capacities) -> tuple[TensorSpec, ...]:
+    """Persistent inputs and outputs of a round, one entry for each of C rows and W columns."""
+    rows, columns = capacities.max_concurrency, 1 + capacities.draft_tokens
+    table_pages = pages_for(capacities.max_context)
+    shapes: tuple[tuple[str, str, tuple[int, ...]], ...] = (
+        ("block_tables", "int32", (rows, table_pages)),
+        ("penalty_counts", "int32", (rows, geometry.vocabulary_rows)),
+        ("lengths", "int64", (rows,)),
+        ("slots", "int64", (rows,)),
+        ("accepted", "int64", (rows,)),
+        ("candidates", "int64", (rows, columns)),
+        ("positions", "int64", (3, rows, columns)),
+        ("seeds", "int64", (rows,)),
+        ("top_k", "int64", (rows,)),
+        ("sampler", "float32", (rows, 5)),
+    )
+    return tuple(TensorSpec(name=name, dtype=dtype, shape=shape) for name, dtype, shape in shapes)

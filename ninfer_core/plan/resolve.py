@@ -1,0 +1,175 @@
+"""Options, plugins, an artifact's header and a device in; the frozen plan out.
+
+Stages, each of which reports all of its problems together: options and plugin names; the artifact's family, geometry
+and inventory; capacities; memory; what the chat template can do. Nothing is allocated and no weight is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+
+import msgspec
+
+from ninfer_core.api.artifact import ArtifactHeader
+from ninfer_core.api.errors import ArtifactInvalid, PlanRejected, PluginIncompatible, Problem
+from ninfer_core.api.frontend import Frontend, TemplateCapabilities, ThinkingDefaults
+from ninfer_core.api.geometry import Geometry, WorkspaceShape
+from ninfer_core.api.kv import KVLayout
+from ninfer_core.api.plan import Capacities, DeviceInfo, ExecutionPlan, Features, PluginPin
+from ninfer_core.api.request import SamplingOptions
+from ninfer_core.api.version import API_VERSION
+from ninfer_core.artifact.inventory import inventory_problems
+from ninfer_core.plan.capacities import fitted_capacities, wanted_capacities
+from ninfer_core.plan.option_rules import option_problems
+from ninfer_core.plan.options import ServeOptions
+from ninfer_core.plan.selection import claim_family, select_plugins
+from ninfer_core.plan.sizing import Sizing
+from ninfer_core.plugins.loading import LoadedPlugin
+from ninfer_core.plugins.offer import PluginOffer
+from ninfer_core.plugins.registry import PluginRegistry
+
+ENABLED_GROUPS = frozenset({"text"})
+"""Tensor groups that this release loads."""
+NOT_BUILT = "off (not built yet)"
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """A plan with what was built while making it, for the process that goes on to serve it."""
+
+    plan: ExecutionPlan
+    frontend: Frontend
+    family: LoadedPlugin
+    kv: LoadedPlugin
+
+
+def resolve(
+    options: ServeOptions, registry: PluginRegistry, header: ArtifactHeader, device: DeviceInfo
+) -> ExecutionPlan:
+    """The frozen plan.
+
+    Raises PlanRejected with all problems of the first stage that has any, ArtifactInvalid when the artifact's config
+    or tensors are wrong, PluginBroken when a selected plugin does not load or breaks its contract.
+    """
+    return resolve_for_serving(options, registry, header, device).plan
+
+
+def resolve_for_serving(
+    options: ServeOptions, registry: PluginRegistry, header: ArtifactHeader, device: DeviceInfo
+) -> Resolution:
+    """`resolve`, keeping the frontend and the plugins that it had to build."""
+    selection = select_plugins(options, registry, device, option_problems(options))
+    family = claim_family(selection.family, registry, header)
+    kv = registry.load(selection.kv)
+    activation_dtype = "float32" if device.kind == "cpu" else "bfloat16"
+    geometry = _geometry(family, header, activation_dtype)
+    sizing = Sizing(
+        device=device,
+        geometry=geometry,
+        layout=_kv_layout(kv, geometry, options),
+        activation_dtype=activation_dtype,
+        resident=family.hook.ninfer_family_resident(header=header, activation_dtype=activation_dtype),
+        workspace=_workspace(family, header),
+    )
+    capacities = fitted_capacities(options, sizing, wanted_capacities(options, geometry))
+    frontend: Frontend = family.hook.ninfer_family_frontend(header=header)
+    _check_thinking(options, frontend.capabilities)
+    pins = (family.pin, kv.pin, *(_pin(offer) for offer in selection.protocols))
+    plan = _freeze(options, pins, header, frontend, sizing, capacities)
+    return Resolution(plan=plan, frontend=frontend, family=family, kv=kv)
+
+
+def _geometry(family: LoadedPlugin, header: ArtifactHeader, activation_dtype: str) -> Geometry:
+    geometry: Geometry = family.hook.ninfer_family_geometry(header=header, activation_dtype=activation_dtype)
+    problems = inventory_problems(header, family.hook.ninfer_family_inventory(header=header), ENABLED_GROUPS)
+    if problems:
+        raise ArtifactInvalid(header.source, problems)
+    return geometry
+
+
+def _kv_layout(kv: LoadedPlugin, geometry: Geometry, options: ServeOptions) -> KVLayout:
+    try:
+        layout: KVLayout = kv.hook.ninfer_kv_layout(head_dim=geometry.attention.head_dim)
+    except PluginIncompatible as error:
+        message = f"{options.origin('kv_dtype')} {options.kv_dtype}: {error.message}"
+        problem = Problem(code=error.code, message=message, remedy="--kv-dtype bf16 stores every head dimension")
+        raise PlanRejected([problem]) from error
+    return layout
+
+
+def _workspace(family: LoadedPlugin, header: ArtifactHeader) -> Callable[[WorkspaceShape], int]:
+    def workspace(shape: WorkspaceShape) -> int:
+        return int(family.hook.ninfer_family_workspace(header=header, shape=shape))
+
+    return workspace
+
+
+def _check_thinking(options: ServeOptions, capabilities: TemplateCapabilities) -> None:
+    wanted = (
+        ("no_thinking", options.no_thinking, capabilities.thinking_toggle, "switches thinking off"),
+        ("preserve_thinking", options.preserve_thinking, capabilities.preserve_thinking, "keeps earlier reasoning"),
+    )
+    problems = [
+        Problem(
+            code="template_cannot",
+            message=f"{options.origin(name)}: the artifact's chat template has nothing that {what}",
+            remedy="leave it out",
+        )
+        for name, given, able, what in wanted
+        if given and not able
+    ]
+    if problems:
+        raise PlanRejected(problems)
+
+
+def _freeze(
+    options: ServeOptions,
+    pins: tuple[PluginPin, ...],
+    header: ArtifactHeader,
+    frontend: Frontend,
+    sizing: Sizing,
+    capacities: Capacities,
+) -> ExecutionPlan:
+    return ExecutionPlan(
+        ninfer_version=version("ninfer"),
+        api=API_VERSION,
+        pins=pins,
+        source=header.source,
+        identity=header.identity,
+        device=sizing.device,
+        geometry=msgspec.structs.replace(
+            sizing.geometry, token_domain=min(sizing.geometry.token_domain, frontend.token_domain)
+        ),
+        activation_dtype=sizing.activation_dtype,
+        kv_layout=sizing.layout,
+        capacities=capacities,
+        template=frontend.capabilities,
+        thinking=ThinkingDefaults(enable_thinking=not options.no_thinking, preserve_thinking=options.preserve_thinking),
+        presets=frontend.presets,
+        sampling_overrides=_sampling(options),
+        greedy=options.greedy,
+        features=_features(options, sizing.device),
+        ledger=sizing.ledger(capacities),
+    )
+
+
+def _pin(offer: PluginOffer) -> PluginPin:
+    return PluginPin(kind=offer.kind, name=offer.name, package=offer.package, version=offer.version)
+
+
+def _sampling(options: ServeOptions) -> SamplingOptions:
+    return SamplingOptions(**{name: getattr(options, name) for name in SamplingOptions.__struct_fields__})
+
+
+def _features(options: ServeOptions, device: DeviceInfo) -> Features:
+    """A default that names what is not built says so; what the user switched off himself is simply off."""
+    graphs = "off (CPU)" if device.kind == "cpu" else NOT_BUILT
+    return Features(
+        cuda_graphs="off" if options.no_cuda_graph else graphs,
+        prefix_reuse="off" if options.no_prefix_reuse else NOT_BUILT,
+        speculation="off",
+        vision="off",
+        tool_calls=NOT_BUILT,
+    )

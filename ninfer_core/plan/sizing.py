@@ -1,0 +1,136 @@
+"""The byte ledger: what every capacity costs, and how many KV pages a device can pay for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from ninfer_core.api.artifact import TensorSpec
+from ninfer_core.api.geometry import Geometry, WorkspaceShape
+from ninfer_core.api.kv import KVLayout
+from ninfer_core.api.plan import Capacities, DeviceInfo, Ledger, LedgerLine
+from ninfer_core.plan.memory import (
+    PAGE_TOKENS,
+    device_context_bytes,
+    kv_planes,
+    page_bytes,
+    pages_for,
+    record_tensors,
+    row_tensors,
+    state_tensors,
+)
+from ninfer_core.plan.units import GIB, format_bytes
+
+AUTO_HEADROOM_BYTES = GIB
+"""What `--kv-capacity auto` leaves of the device (contract OPT-6)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """Everything that bytes depend on, besides the capacities themselves.
+
+    `resident` are the weights on the device, `workspace` gives the family's bytes of temporaries for the largest
+    units of work.
+    """
+
+    device: DeviceInfo
+    geometry: Geometry
+    layout: KVLayout
+    activation_dtype: str
+    resident: Sequence[TensorSpec]
+    workspace: Callable[[WorkspaceShape], int]
+
+    def lines(self, capacities: Capacities) -> tuple[LedgerLine, ...]:
+        """Every line of the ledger but the headroom."""
+        columns = 1 + capacities.draft_tokens
+        slots = capacities.state_slots
+        attention = self.geometry.attention
+        context_bytes = device_context_bytes(self.device)
+        context_formula = "CUDA context and library workspaces" if context_bytes else "none on the CPU"
+        return (
+            LedgerLine(name="device_context", bytes=context_bytes, formula=context_formula),
+            LedgerLine(
+                name="weights", bytes=_sum(self.resident), formula=f"{len(self.resident)} tensors on the device"
+            ),
+            LedgerLine(
+                name="kv_pages",
+                bytes=_sum(kv_planes(self.geometry, self.layout, capacities.kv_pages)),
+                formula=f"{capacities.kv_pages} pages * {PAGE_TOKENS} tokens * {attention.layers} layers * "
+                f"{attention.kv_heads} heads * {self.layout.bytes} B",
+            ),
+            LedgerLine(
+                name="recurrent_state",
+                bytes=_sum(state_tensors(self.geometry, slots)),
+                formula=f"{slots} slots * {self.geometry.state_bytes} B",
+            ),
+            LedgerLine(
+                name="round_records",
+                bytes=_sum(record_tensors(self.geometry, slots, columns)),
+                formula=f"{slots} slots * {columns} columns * {self.geometry.record_bytes} B",
+            ),
+            LedgerLine(
+                name="row_buffers",
+                bytes=_sum(row_tensors(self.geometry, capacities)),
+                formula=f"{capacities.max_concurrency} rows * ({pages_for(capacities.max_context)} table entries + "
+                f"{self.geometry.vocabulary_rows} counters + inputs)",
+            ),
+            LedgerLine(
+                name="workspace",
+                bytes=self.workspace(self._workspace_shape(capacities)),
+                formula=f"temporaries of {capacities.prefill_chunk} prefill tokens, or of "
+                f"{capacities.max_concurrency} rows * {columns} columns",
+            ),
+            LedgerLine(name="graph_allowance", bytes=0, formula="no CUDA graphs"),
+        )
+
+    def bytes(self, capacities: Capacities) -> int:
+        """What the capacities cost in all, headroom not counted."""
+        return sum(line.bytes for line in self.lines(capacities))
+
+    def ledger(self, capacities: Capacities) -> Ledger:
+        """All lines; the headroom is what the device has left. The capacities must fit."""
+        lines = self.lines(capacities)
+        left = self.device.memory_bytes - sum(line.bytes for line in lines)
+        assert left >= 0, f"capacities over the device by {-left} bytes were let through"
+        headroom = LedgerLine(name="headroom", bytes=left, formula="device memory - everything above")
+        return Ledger(lines=(*lines, headroom), device_bytes=self.device.memory_bytes)
+
+    def with_auto_pages(self, capacities: Capacities) -> Capacities:
+        """The most KV pages that leave the headroom: M = min(C L, Mmin + floor((device - headroom - Bmin) / Bstep)),
+        Mmin = max(L, C) being the pages of `capacities` (engine.md section 8). Mmin itself may not fit."""
+        spare = self.device.memory_bytes - AUTO_HEADROOM_BYTES - self.bytes(capacities)
+        step = page_bytes(self.geometry, self.layout)
+        most = capacities.max_concurrency * pages_for(capacities.max_context)
+        pages = min(most, capacities.kv_pages + spare // step) if step else most
+        return msgspec.structs.replace(capacities, kv_pages=max(capacities.kv_pages, pages))
+
+    def _workspace_shape(self, capacities: Capacities) -> WorkspaceShape:
+        return WorkspaceShape(
+            prefill_tokens=capacities.prefill_chunk,
+            decode_rows=capacities.max_concurrency,
+            decode_columns=1 + capacities.draft_tokens,
+            max_context=capacities.max_context,
+            activation_dtype=self.activation_dtype,
+        )
+
+
+def _sum(tensors: Sequence[TensorSpec]) -> int:
+    return sum(tensor.bytes for tensor in tensors)
+
+
+def ledger_text(lines: Sequence[LedgerLine]) -> str:
+    """`weights 53.68 GiB, kv_pages 512.0 MiB, ...`, lines of nothing left out."""
+    return ", ".join(f"{line.name} {format_bytes(line.bytes)}" for line in lines if line.bytes)
+
+
+def largest_that(fits: Callable[[int], bool], low: int, high: int, step: int = 1) -> int | None:
+    """The largest of low, low + step, ... <= high that fits, when whatever is smaller than a fit fits too."""
+    if high < low or not fits(low):
+        return None
+    good, bad = 0, (high - low) // step + 1
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        good, bad = (middle, bad) if fits(low + middle * step) else (good, middle)
+    return low + good * step
