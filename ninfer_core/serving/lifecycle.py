@@ -1,0 +1,124 @@
+"""One server from a plan to its end: socket, engine, frontend, application, ready line, drain."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import uvloop
+
+from ninfer_core.api.frontend import Frontend
+from ninfer_core.api.plan import ExecutionPlan
+from ninfer_core.api.protocol import ProtocolContext, ProtocolRoutes
+from ninfer_core.plan.settings import ServerSettings
+from ninfer_core.serving.app import create_app
+from ninfer_core.serving.engine_link import EngineLink
+from ninfer_core.serving.listening import listening_socket
+from ninfer_core.serving.server import HTTPServer
+from ninfer_core.serving.service import EngineService
+from ninfer_core.telemetry import Log
+
+KEEP_ALIVE_SECONDS = 5.0
+"""Silence after which a stream sends a comment (contract GEN-16)."""
+
+BuildProtocols = Callable[[ProtocolContext], list[ProtocolRoutes]]
+
+
+class PhaseClock:
+    """Seconds of each phase of the start, for the ready line; each is logged as it ends."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._begin = time.monotonic()
+        self._seconds: dict[str, float] = {}
+
+    def done(self, name: str, seconds: float) -> None:
+        self._seconds[name] = seconds
+        self._log.info("phase_done", phase=name, seconds=seconds)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        begin = time.monotonic()
+        yield
+        self.done(name, time.monotonic() - begin)
+
+    def report(self) -> Mapping[str, str]:
+        phases = ",".join(f"{name}:{seconds:.2f}" for name, seconds in self._seconds.items())
+        return {"start_seconds": f"{time.monotonic() - self._begin:.2f}", "phases": phases}
+
+
+def run_server(
+    plan: ExecutionPlan,
+    settings: ServerSettings,
+    *,
+    link: EngineLink,
+    build_frontend: Callable[[], Frontend],
+    build_protocols: BuildProtocols,
+    clock: PhaseClock,
+    log: Log,
+) -> None:
+    """Serve until a signal. Raises StartupError before the ready line; after it, only a signal ends the server."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(plan, settings, link, build_frontend, build_protocols, clock, log))
+
+
+async def _serve(
+    plan: ExecutionPlan,
+    settings: ServerSettings,
+    link: EngineLink,
+    build_frontend: Callable[[], Frontend],
+    build_protocols: BuildProtocols,
+    clock: PhaseClock,
+    log: Log,
+) -> None:
+    # First of all, so that a port in use is found before a model is loaded for nothing.
+    with listening_socket(settings.host, settings.port) as listener:
+        url = _url(settings.host, listener.getsockname()[1])
+        try:
+            frontend, _ = await asyncio.gather(
+                asyncio.to_thread(_timed_build, build_frontend, clock), link.start(clock.done)
+            )
+            service = EngineService(plan, frontend, link, settings.model_id, log)
+            app = create_app(
+                service.model,
+                build_protocols(ProtocolContext(service=service, keep_alive_seconds=KEEP_ALIVE_SECONDS)),
+                is_available=service.is_available,
+                api_key=None if settings.api_key is None else settings.api_key.reveal(),
+                cors=settings.cors,
+                max_request_bytes=settings.max_request_bytes,
+                capacity=plan.capacities.max_concurrency + plan.capacities.max_pending_requests,
+                log=log,
+            )
+            server = HTTPServer(app, log, on_listening=lambda: _log_ready(log, plan, settings, url, clock))
+            await server.run_on(listener)
+            await service.close()
+        finally:
+            await link.stop()
+    log.info("stopped")
+
+
+def _timed_build(build_frontend: Callable[[], Frontend], clock: PhaseClock) -> Frontend:
+    with clock.phase("frontend"):
+        return build_frontend()
+
+
+def _log_ready(log: Log, plan: ExecutionPlan, settings: ServerSettings, url: str, clock: PhaseClock) -> None:
+    capacities = plan.capacities
+    log.info(
+        "ready",
+        url=url,
+        model=settings.model_id,
+        plan=plan.digest,
+        device=plan.device.name,
+        max_context=capacities.max_context,
+        kv_tokens=capacities.kv_pages * capacities.page_tokens,
+        max_concurrency=capacities.max_concurrency,
+        max_pending_requests=capacities.max_pending_requests,
+        **clock.report(),
+    )
+
+
+def _url(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

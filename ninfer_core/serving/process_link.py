@@ -1,0 +1,130 @@
+"""The engine in a process of its own, over a socket pair.
+
+Either side notices the other's death by the end of the socket. When the engine is gone, every open request ends with
+ServiceUnavailable and stays refused; the front lives on to say so (design: one 503, not a dead port).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+
+from ninfer_core.api.errors import StartFailed
+from ninfer_core.api.plan import ExecutionPlan
+from ninfer_core.engine.messages import Cancel, EngineMessage, FrontMessage, Shutdown, Submit
+from ninfer_core.engine.wire import AsyncReader, EngineStart, FrameInvalid, encode_frame, engine_decoder
+from ninfer_core.serving.engine_link import LinkState, OnPhase, start_step
+from ninfer_core.serving.request_events import RequestEvents
+
+START_SECONDS = 1800.0
+"""Longest wait for an engine to be ready: reading 60 GB from a slow disk takes minutes."""
+
+STOP_SECONDS = 10.0
+"""Longest wait for an engine to end by itself; then it is killed."""
+
+
+class ProcessLink:
+    """EngineLink over `python -m ninfer_core.engine.process`."""
+
+    def __init__(self, plan: ExecutionPlan, source: str | None) -> None:
+        self._start = EngineStart(plan=plan, source=source)
+        self._state = LinkState(plan.digest)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._listener: asyncio.Task[None] | None = None
+
+    @property
+    def failure(self) -> str | None:
+        return self._state.failure
+
+    @property
+    def process_id(self) -> int | None:
+        """Of the engine process, once it has been started."""
+        return None if self._process is None else self._process.pid
+
+    async def start(self, on_phase: OnPhase) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = _spawn(theirs)
+        ours.setblocking(False)
+        stream, self._writer = await asyncio.open_connection(sock=ours)
+        reader = AsyncReader(stream, engine_decoder())
+        try:
+            self._writer.write(encode_frame(self._start))
+            async with asyncio.timeout(START_SECONDS):
+                await self._until_ready(reader, on_phase)
+        except TimeoutError:
+            await self.stop()
+            raise StartFailed(f"the engine was not ready after {START_SECONDS:g} s") from None
+        except BaseException:
+            await self.stop()
+            raise
+        self._listener = asyncio.create_task(self._listen(reader))
+
+    def submit(self, message: Submit, on_end: Callable[[], None]) -> RequestEvents:
+        events = self._state.open(message.request_id, on_end)
+        self._post(message)
+        return events
+
+    def cancel(self, request_id: int) -> None:
+        if self._state.failure is None:
+            self._post(Cancel(request_id=request_id))
+
+    async def stop(self) -> None:
+        self._state.fail("it has been stopped")
+        if self._process is None:
+            return
+        if self._writer is not None and not self._writer.is_closing():
+            self._post(Shutdown(drain=False))
+        try:
+            await asyncio.to_thread(self._process.wait, STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            await asyncio.to_thread(self._process.wait)
+        if self._listener is not None:
+            self._listener.cancel()
+            await asyncio.gather(self._listener, return_exceptions=True)
+        if self._writer is not None:
+            self._writer.close()
+
+    def _post(self, message: FrontMessage) -> None:
+        """Never waits: what is buffered here is bounded by the requests that are open."""
+        assert self._writer is not None, "the engine has not been started"
+        self._writer.write(encode_frame(message))
+
+    async def _until_ready(self, reader: AsyncReader[EngineMessage], on_phase: OnPhase) -> None:
+        while True:
+            try:
+                message = await reader.read()
+            except (FrameInvalid, OSError) as error:
+                raise StartFailed(f"the engine process ended while it started: {error}") from error
+            ready = start_step(message, on_phase)
+            if ready is not None:
+                self._state.accept_ready(ready)
+                return
+
+    async def _listen(self, reader: AsyncReader[EngineMessage]) -> None:
+        reason = "the engine process has ended"
+        try:
+            while (message := await reader.read()) is not None:
+                self._state.receive(message)
+        except (FrameInvalid, OSError) as error:
+            reason = f"the link to the engine process broke: {error}"
+        self._state.fail(f"{reason}{await self._exit_status()}")
+
+    async def _exit_status(self) -> str:
+        """How the process ended, where that is known at once: the requests wait for this."""
+        assert self._process is not None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            status = await asyncio.to_thread(self._process.wait, 0.5)
+            return f" (signal {-status})" if status < 0 else f" (exit code {status})"
+        return ""
+
+
+def _spawn(theirs: socket.socket) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "ninfer_core.engine.process", "--socket-fd", str(theirs.fileno())]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=(theirs.fileno(),))

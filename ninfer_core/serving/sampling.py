@@ -1,0 +1,41 @@
+"""Sampler settings from their four sources: preset, flags, request, --greedy (contract OPT-41 to OPT-46)."""
+
+from __future__ import annotations
+
+import secrets
+
+from ninfer_core.api.plan import ExecutionPlan
+from ninfer_core.api.request import SamplingOptions
+from ninfer_core.engine.messages import Sampling
+
+TOP_K_CAP = 20
+"""The sampler looks at no more tokens than this; `top_k` 0 asks for it (contract CHAT-10)."""
+
+_FALLBACK = SamplingOptions(
+    temperature=1.0, top_p=0.95, top_k=TOP_K_CAP, min_p=0.0, presence_penalty=0.0, frequency_penalty=0.0
+)
+"""For what no source says (decision 21 in docs/decisions.md)."""
+
+
+def resolve_sampling(plan: ExecutionPlan, request: SamplingOptions, *, thinking: bool) -> Sampling:
+    """Each setting from the strongest source that has it; a random seed where nobody chose one."""
+    preset = plan.presets.thinking if thinking else plan.presets.non_thinking
+    sources = (request, plan.sampling_overrides, preset, _FALLBACK)
+    temperature = _number("temperature", sources)
+    top_k = int(_number("top_k", sources))
+    seeds = [source.seed for source in sources if source.seed is not None]
+    return Sampling(
+        temperature=0.0 if plan.greedy else temperature,
+        top_p=_number("top_p", sources),
+        top_k=min(top_k, TOP_K_CAP) if top_k > 0 else TOP_K_CAP,
+        min_p=_number("min_p", sources),
+        presence_penalty=_number("presence_penalty", sources),
+        frequency_penalty=_number("frequency_penalty", sources),
+        seed=seeds[0] if seeds else secrets.randbits(63),
+    )
+
+
+def _number(name: str, sources: tuple[SamplingOptions, ...]) -> float:
+    values = (getattr(source, name) for source in sources)
+    found: float = next(value for value in values if value is not None)
+    return found

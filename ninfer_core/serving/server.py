@@ -1,0 +1,83 @@
+"""uvicorn on our socket, with our signals: SIGTERM and SIGINT drain within a bound, a second one ends at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Callable, Iterator
+
+import uvicorn
+
+from ninfer_core.serving.asgi import Application
+from ninfer_core.serving.listening import address_refused
+from ninfer_core.telemetry import Log, forward_standard_logging
+
+DRAIN_SECONDS = 30
+"""How long requests that are running at a SIGTERM may take to finish; then they are cut."""
+
+IDLE_SECONDS = 75
+"""How long an idle connection is kept: longer than the pools of usual clients, so that they close it, not we."""
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class HTTPServer(uvicorn.Server):
+    """Serves until a signal or `stop`. `on_listening` is called once the socket accepts connections."""
+
+    def __init__(
+        self,
+        app: Application,
+        log: Log,
+        *,
+        on_listening: Callable[[], None],
+        drain_seconds: int = DRAIN_SECONDS,
+    ) -> None:
+        config = uvicorn.Config(
+            app,
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=IDLE_SECONDS,
+            timeout_graceful_shutdown=drain_seconds,
+        )
+        super().__init__(config)
+        self._log = log
+        self._on_listening = on_listening
+
+    async def run_on(self, listener: socket.socket) -> None:
+        """Serve `listener` until the end of the drain. Raises StartFailed when it cannot listen."""
+        forward_standard_logging("uvicorn", self._log)
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self.stop)
+        host, port = listener.getsockname()[:2]
+        try:
+            await self.serve(sockets=[listener])
+        except OSError as problem:
+            raise address_refused(host, port, problem) from None
+        finally:
+            for number in _SIGNALS:
+                loop.remove_signal_handler(number)
+
+    def stop(self) -> None:
+        """Stop accepting and drain; called again, end at once."""
+        if self.should_exit:
+            self.force_exit = True
+        else:
+            self._log.info("draining", connections=len(self.server_state.connections))
+            self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        self._on_listening()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """uvicorn would raise each signal again at the end, and so turn a clean shutdown into a death by signal."""
+        yield

@@ -1,0 +1,221 @@
+"""The generation service: from a neutral request to the engine and its events back, within the server's bounds."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import AsyncIterator, Callable
+
+from ninfer_core.api.errors import (
+    ContextLengthExceeded,
+    RequestCancelled,
+    RequestError,
+    ServerOverloaded,
+    ServiceUnavailable,
+)
+from ninfer_core.api.frontend import Frontend, PreparedPrompt
+from ninfer_core.api.plan import ExecutionPlan
+from ninfer_core.api.request import GenerationRequest, MediaPart
+from ninfer_core.api.service import Finished, GenerationEvent, ServedModel
+from ninfer_core.engine.messages import Submit
+from ninfer_core.serving.engine_link import EngineLink
+from ninfer_core.serving.places import Place, Places
+from ninfer_core.serving.preparation import Preparation
+from ninfer_core.serving.request_events import RequestEvents
+from ninfer_core.serving.sampling import resolve_sampling
+from ninfer_core.telemetry import Log
+
+
+class EngineService:
+    """GenerationService over an engine link. Belongs to one event loop."""
+
+    def __init__(self, plan: ExecutionPlan, frontend: Frontend, link: EngineLink, model_id: str, log: Log) -> None:
+        self.model = ServedModel(
+            model_id=model_id,
+            max_context=plan.capacities.max_context,
+            created_unix_seconds=int(time.time()),
+            capabilities=plan.template,
+        )
+        self._plan = plan
+        self._link = link
+        self._log = log
+        self._preparation = Preparation(frontend, plan.thinking)
+        self._places = Places(plan.capacities.max_concurrency + plan.capacities.max_pending_requests)
+        self._counting = Places(self._places.capacity)
+        self._request_ids = itertools.count(1)
+
+    @property
+    def open_requests(self) -> int:
+        """Places that are taken now."""
+        return self._places.taken
+
+    def is_available(self) -> bool:
+        return self._link.failure is None
+
+    async def start(self, request: GenerationRequest) -> EngineGeneration:
+        received = time.monotonic()
+        request_id = next(self._request_ids)
+        try:
+            place = self._take(self._places)
+        except ServerOverloaded as error:
+            self._log.warning("request_rejected", id=request_id, code=error.code)
+            raise
+        try:
+            return await self._start(request, request_id, received, place)
+        except RequestError as error:
+            self._log.info("request_rejected", id=request_id, code=error.code, seconds=time.monotonic() - received)
+            raise
+        finally:
+            place.let_go()
+
+    async def count_tokens(self, request: GenerationRequest) -> int:
+        place = self._take(self._counting)
+        try:
+            prompt = await self._prepare(request, time.monotonic(), place)
+        finally:
+            place.let_go()
+        return len(prompt.token_ids)
+
+    async def close(self) -> None:
+        await self._preparation.close()
+
+    def _take(self, places: Places) -> Place:
+        if self._link.failure is not None:
+            raise ServiceUnavailable(self._link.failure)
+        return places.take()
+
+    async def _start(
+        self, request: GenerationRequest, request_id: int, received: float, place: Place
+    ) -> EngineGeneration:
+        prompt = await self._prepare(request, received, place)
+        submit = self._submit(request, prompt, request_id, received)
+        # Two parties hold the place from here on: the engine, and whoever reads the answer.
+        place.hold()
+        try:
+            events = self._link.submit(submit, on_end=place.let_go)
+        except BaseException:
+            place.let_go()
+            raise
+        place.hold()
+        self._log.info("request_started", id=request_id, prompt_tokens=len(prompt.token_ids))
+        return EngineGeneration(
+            prompt, events, _RequestLog(self._log, request_id, received), lambda: self._link.cancel(request_id), place
+        )
+
+    async def _prepare(self, request: GenerationRequest, received: float, place: Place) -> PreparedPrompt:
+        _refuse_media(request)
+        # The thread holds the place as well: it may outlive its request.
+        place.hold()
+        prompt = await self._preparation.prepare(
+            request,
+            received_monotonic=received,
+            deadline_monotonic=self._deadline(received),
+            on_done=place.let_go,
+        )
+        return self._checked(request, prompt)
+
+    def _deadline(self, received: float) -> float:
+        """Of preparation and the wait for admission together (contract EXEC-5)."""
+        return received + self._plan.capacities.pending_timeout_ms / 1000
+
+    def _checked(self, request: GenerationRequest, prompt: PreparedPrompt) -> PreparedPrompt:
+        """One output token has to fit, unless none is asked for (contract MEDIA-2, CHAT-8)."""
+        needed = len(prompt.token_ids) + (request.max_output_tokens != 0)
+        if needed > self.model.max_context:
+            raise ContextLengthExceeded(prompt_tokens=len(prompt.token_ids), max_context=self.model.max_context)
+        return prompt
+
+    def _submit(self, request: GenerationRequest, prompt: PreparedPrompt, request_id: int, received: float) -> Submit:
+        limit = request.max_output_tokens
+        if limit is None:
+            limit = self._plan.capacities.default_max_tokens
+        return Submit(
+            request_id=request_id,
+            token_ids=prompt.token_ids,
+            initial_channel=prompt.initial_channel,
+            sampling=resolve_sampling(self._plan, request.sampling, thinking=bool(prompt.resolved.enable_thinking)),
+            # The context is the tighter bound from here on: the engine clips exactly and says which one it was.
+            max_output_tokens=min(limit, self.model.max_context),
+            stop=request.stop,
+            stop_channels=request.stop_channels,
+            received_monotonic=received,
+            deadline_monotonic=self._deadline(received),
+        )
+
+
+class EngineGeneration:
+    """Generation over the events of one request."""
+
+    def __init__(
+        self,
+        prompt: PreparedPrompt,
+        events: RequestEvents,
+        log: _RequestLog,
+        cancel: Callable[[], None],
+        place: Place,
+    ) -> None:
+        self.prompt = prompt
+        self._events = events
+        self._log = log
+        self._cancel = cancel
+        self._place: Place | None = place
+
+    async def __aiter__(self) -> AsyncIterator[GenerationEvent]:
+        try:
+            while (event := await self._events.next()) is not None:
+                if isinstance(event, Finished):
+                    self._log.done(event)
+                yield event
+        except RequestError as error:
+            self._log.failed(error)
+            raise
+
+    async def aclose(self) -> None:
+        if self._place is None:
+            return
+        place, self._place = self._place, None
+        if not self._events.ended:
+            self._cancel()
+            self._log.failed(RequestCancelled())
+        place.let_go()
+
+
+class _RequestLog:
+    """The one closing record of a request (contract OLOG-2, OLOG-4, OLOG-5)."""
+
+    def __init__(self, log: Log, request_id: int, received_monotonic: float) -> None:
+        self._log = log
+        self._request_id = request_id
+        self._received_monotonic = received_monotonic
+
+    def done(self, finished: Finished) -> None:
+        usage, timings = finished.usage, finished.timings
+        intervals = max(usage.output_tokens - 1, 0)
+        rate = intervals / timings.generation_seconds if timings.generation_seconds > 0 else 0.0
+        self._log.info(
+            "request_done",
+            id=self._request_id,
+            finish=finished.reason,
+            prompt_tokens=usage.prompt_tokens,
+            output_tokens=usage.output_tokens,
+            tokens_per_second=rate,
+            queue_seconds=timings.queue_seconds,
+            prompt_seconds=timings.prompt_seconds,
+            seconds=self._seconds(),
+        )
+
+    def failed(self, error: RequestError) -> None:
+        self._log.warning("request_ended", id=self._request_id, code=error.code, seconds=self._seconds())
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self._received_monotonic
+
+
+def _refuse_media(request: GenerationRequest) -> None:
+    """Before anything is fetched or rendered (contract GEN-22)."""
+    if any(isinstance(part, MediaPart) for message in request.messages for part in message.content):
+        raise RequestError(
+            "this server reads no images or videos: vision is not built yet in this release",
+            code="vision_disabled",
+            param="messages",
+        )
