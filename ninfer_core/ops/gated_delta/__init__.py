@@ -13,7 +13,7 @@ For value head j with key head j // (value_heads / key_heads), all in float32:
     columns   `DeltaColumns`: query, key [rows, columns, key_heads, key_dim]; value [rows, columns, value_heads,
               value_dim]; a, b [rows, columns, value_heads]; a_log, dt_bias [value_heads]; any float dtypes
     state     [slots, value_heads, key_dim, value_dim]    float32, committed
-    records   `DeltaRecords`, float32: key [slots, columns, key_heads, key_dim] (normalised), update (u) [slots, columns,
+    records   `DeltaRecords`, float32: normalised key [slots, columns, key_heads, key_dim], update (u) [slots, columns,
               value_heads, value_dim], decay (g) [slots, columns, value_heads]
     slots     [rows]   int64, no two equal
     accepted  [rows]   int64, how many recorded columns are still to be committed

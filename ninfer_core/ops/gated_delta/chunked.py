@@ -57,4 +57,4 @@ def _chunks(x: torch.Tensor) -> torch.Tensor:
     """[rows, columns, heads, width] -> [rows, heads, chunks, chunk columns, width], padded with zeros."""
     padding = -x.shape[1] % CHUNK_COLUMNS
     x = functional.pad(x.transpose(1, 2), (0, 0, 0, padding))
-    return x.unflatten(2, (-1, CHUNK_COLUMNS))
+    return x.reshape(*x.shape[:2], -1, CHUNK_COLUMNS, x.shape[3])

@@ -1,1 +1,77 @@
 """The Qwen3.5 / 3.6 / 3.8 hybrid family: Gated DeltaNet with gated attention, dense and MoE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ninfer_core.api import hookimpl
+from ninfer_models.qwen_hybrid.config import is_ours
+from ninfer_models.qwen_hybrid.dummies import dummy_headers
+from ninfer_models.qwen_hybrid.geometry import build_geometry
+from ninfer_models.qwen_hybrid.inventory import build_inventory
+from ninfer_models.qwen_hybrid.resident import build_resident
+from ninfer_models.qwen_hybrid.workspace import workspace_bytes
+
+if TYPE_CHECKING:
+    import torch
+
+    from ninfer_core.api import (
+        ArtifactHeader,
+        ExecutionPlan,
+        Frontend,
+        Geometry,
+        Model,
+        TensorSpec,
+        WeightSource,
+        WorkspaceShape,
+    )
+
+
+@hookimpl
+def ninfer_family_match(header: ArtifactHeader) -> bool:
+    return is_ours(header.config)
+
+
+@hookimpl
+def ninfer_family_geometry(header: ArtifactHeader, activation_dtype: str) -> Geometry:
+    return build_geometry(header, activation_dtype)
+
+
+@hookimpl
+def ninfer_family_inventory(header: ArtifactHeader) -> Sequence[TensorSpec]:
+    return build_inventory(header)
+
+
+@hookimpl
+def ninfer_family_resident(header: ArtifactHeader, activation_dtype: str) -> Sequence[TensorSpec]:
+    return build_resident(header, activation_dtype)
+
+
+@hookimpl
+def ninfer_family_frontend(header: ArtifactHeader) -> Frontend:
+    from ninfer_models.qwen_hybrid.frontend import build_frontend
+
+    return build_frontend(header)
+
+
+@hookimpl
+def ninfer_family_workspace(header: ArtifactHeader, shape: WorkspaceShape) -> int:
+    return workspace_bytes(header, shape)
+
+
+@hookimpl
+def ninfer_family_build(
+    header: ArtifactHeader, plan: ExecutionPlan, weights: WeightSource, device: torch.device
+) -> Model:
+    from ninfer_models.qwen_hybrid.text import build_text_model
+
+    decode_columns = 1 + plan.capacities.draft_tokens
+    return build_text_model(header, plan.activation_dtype, decode_columns, weights, device)
+
+
+@hookimpl
+def ninfer_family_dummies() -> Mapping[str, ArtifactHeader]:
+    from ninfer_models.qwen_hybrid.frontend import dummy_resources
+
+    return dummy_headers(dummy_resources())

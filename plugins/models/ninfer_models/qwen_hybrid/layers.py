@@ -1,0 +1,153 @@
+"""The two token mixers and the dense feed-forward layer, over the operations of the core."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from ninfer_core.api import ForwardBatch, RecurrentState
+from ninfer_core.ops import causal_conv, gated_delta
+from ninfer_core.ops.gated_delta import DeltaColumns, DeltaRecords
+from ninfer_core.ops.gated_rms_norm import gated_rms_norm
+from ninfer_core.ops.linear import linear
+from ninfer_core.ops.partial_rope import partial_rope
+from ninfer_core.ops.rms_norm import rms_norm
+from ninfer_core.ops.swiglu import swiglu
+from ninfer_models.qwen_hybrid.config import QwenHybridConfig
+from ninfer_models.qwen_hybrid.geometry import COLUMN, CONV, DECAY, KEY, RECURRENT, UPDATE
+from ninfer_models.qwen_hybrid.resident import layer_prefix
+from ninfer_models.qwen_hybrid.weights import Weights
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One run through the layers. `row_class` is that of `ops.linear`; a prefill commits its columns."""
+
+    batch: ForwardBatch
+    cos: torch.Tensor  # [rows, columns, pairs]
+    sin: torch.Tensor  # [rows, columns, pairs]
+    row_class: int
+    prefill: bool
+
+
+class Mixer(Protocol):
+    def __call__(self, x: torch.Tensor, run: Pass) -> torch.Tensor:
+        """x, after its norm, [rows, columns, hidden] -> the same shape."""
+        ...
+
+    def fold(self, state: RecurrentState) -> None:
+        """Commit the accepted columns of the last round."""
+        ...
+
+
+class FeedForward(Protocol):
+    def __call__(self, x: torch.Tensor, run: Pass) -> torch.Tensor:
+        """x, after its norm, [rows, columns, hidden] -> the same shape."""
+        ...
+
+
+class GatedAttention:
+    """Attention with normalised queries and keys, whose output is gated by a projection of its input."""
+
+    def __init__(self, config: QwenHybridConfig, weights: Weights, layer: int, cache_layer: int) -> None:
+        ours = layer_prefix(layer)
+        self._project_in = weights[f"{ours}query_gate_key_value"]
+        self._project_out = weights[f"{ours}mixer_out"]
+        self._query_norm = weights[f"{ours}query_norm"]
+        self._key_norm = weights[f"{ours}key_norm"]
+        self._cache_layer = cache_layer
+        self._epsilon = config.norm_epsilon
+        self._head_dim = config.head_dim
+        self._scale = config.head_dim**-0.5
+        kv_width = config.kv_heads * config.head_dim
+        self._split = [2 * config.query_heads * config.head_dim, kv_width, kv_width]
+
+    def __call__(self, x: torch.Tensor, run: Pass) -> torch.Tensor:
+        query_gate, key, value = torch.split(linear(x, self._project_in, run.row_class), self._split, dim=-1)
+        # The gate follows the query head by head, not after all of them.
+        query, gate = _heads(query_gate, 2 * self._head_dim).chunk(2, dim=-1)
+        key, value = _heads(key, self._head_dim), _heads(value, self._head_dim)
+        query = partial_rope(rms_norm(query, self._query_norm, self._epsilon), run.cos, run.sin)
+        key = partial_rope(rms_norm(key, self._key_norm, self._epsilon), run.cos, run.sin)
+        read = run.batch.cache.attend(self._cache_layer, query, key, value, self._scale)
+        gated = (read.float() * torch.sigmoid(gate.float())).to(x.dtype)
+        return linear(gated.flatten(2), self._project_out, run.row_class)
+
+    def fold(self, state: RecurrentState) -> None:
+        """Nothing: a token leaves the cache by leaving its length."""
+
+
+class DeltaNet:
+    """Gated DeltaNet: convolution, delta rule, gated norm."""
+
+    def __init__(self, config: QwenHybridConfig, weights: Weights, layer: int, state_layer: int) -> None:
+        ours = layer_prefix(layer)
+        self._project_in = weights[f"{ours}qkv_z_b_a"]
+        self._project_out = weights[f"{ours}mixer_out"]
+        self._conv = weights[f"{ours}conv"]
+        self._a_log = weights[f"{ours}a_log"]
+        self._dt_bias = weights[f"{ours}dt_bias"]
+        self._gate_norm = weights[f"{ours}gate_norm"]
+        self._layer = state_layer
+        self._epsilon = config.norm_epsilon
+        self._output_gate = config.output_gate
+        self._key_dim, self._value_dim = config.key_dim, config.value_dim
+        key_width, value_width = config.key_heads * config.key_dim, config.value_heads * config.value_dim
+        self._split = [config.conv_channels, value_width, config.value_heads, config.value_heads]
+        self._split_conv = [key_width, key_width, value_width]
+
+    def __call__(self, x: torch.Tensor, run: Pass) -> torch.Tensor:
+        qkv, gate, b, a = torch.split(linear(x, self._project_in, run.row_class), self._split, dim=-1)
+        mix = self._prefill if run.prefill else self._decode
+        read = mix(qkv, a, b, run.batch.state)
+        normed = gated_rms_norm(read, _heads(gate, self._value_dim), self._gate_norm, self._epsilon, self._output_gate)
+        return linear(normed.flatten(2), self._project_out, run.row_class)
+
+    def fold(self, state: RecurrentState) -> None:
+        """Commit the accepted columns of the last round."""
+        one = slice(self._layer, self._layer + 1)
+        causal_conv.fold(state.arrays[CONV][one], state.records[COLUMN][one], state.slots, state.accepted)
+        records = DeltaRecords(state.records[KEY][one], state.records[UPDATE][one], state.records[DECAY][one])
+        gated_delta.fold(state.arrays[RECURRENT][one], records, state.slots, state.accepted)
+
+    def _prefill(self, qkv: torch.Tensor, a: torch.Tensor, b: torch.Tensor, state: RecurrentState) -> torch.Tensor:
+        mixed = causal_conv.prefill(qkv, self._conv, state.arrays[CONV][self._layer], state.slots)
+        return gated_delta.prefill(self._columns(mixed, a, b), state.arrays[RECURRENT][self._layer], state.slots)
+
+    def _decode(self, qkv: torch.Tensor, a: torch.Tensor, b: torch.Tensor, state: RecurrentState) -> torch.Tensor:
+        layer, records = self._layer, state.records
+        conv, column = state.arrays[CONV][layer], records[COLUMN][layer]
+        mixed = causal_conv.decode(qkv, self._conv, conv, column, state.slots, state.accepted)
+        left = DeltaRecords(records[KEY][layer], records[UPDATE][layer], records[DECAY][layer])
+        memory = state.arrays[RECURRENT][layer]
+        return gated_delta.decode(self._columns(mixed, a, b), memory, left, state.slots, state.accepted)
+
+    def _columns(self, mixed: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> DeltaColumns:
+        query, key, value = torch.split(mixed, self._split_conv, dim=-1)
+        return DeltaColumns(
+            query=_heads(query, self._key_dim),
+            key=_heads(key, self._key_dim),
+            value=_heads(value, self._value_dim),
+            a=a,
+            b=b,
+            a_log=self._a_log,
+            dt_bias=self._dt_bias,
+        )
+
+
+class DenseFeedForward:
+    """down( silu(gate(x)) · up(x) )."""
+
+    def __init__(self, weights: Weights, prefix: str) -> None:
+        self._gate_up = weights[f"{prefix}gate_up"]
+        self._down = weights[f"{prefix}down"]
+
+    def __call__(self, x: torch.Tensor, run: Pass) -> torch.Tensor:
+        return linear(swiglu(linear(x, self._gate_up, run.row_class)), self._down, run.row_class)
+
+
+def _heads(x: torch.Tensor, width: int) -> torch.Tensor:
+    """[rows, columns, heads · width] -> [rows, columns, heads, width]."""
+    return x.view(*x.shape[:-1], -1, width)
