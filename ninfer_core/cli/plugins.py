@@ -12,7 +12,7 @@ from ninfer_core.cli.table import table
 from ninfer_core.plan.device import cpu_device, probe_gpus
 from ninfer_core.plugins.checking import CheckResult, check_offer
 from ninfer_core.plugins.listing import PluginLine, list_plugins
-from ninfer_core.plugins.offer import PluginOffer, standing
+from ninfer_core.plugins.offer import standing
 from ninfer_core.plugins.registry import OPTION_BY_KIND, PluginRegistry
 
 

@@ -1,0 +1,84 @@
+"""A third-party package the way its user gets it: built as a wheel, installed, listed, tested, used."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "plugins" / "ninfer-kv-q8row"
+SECONDS = 240
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy, without network: the build backend is taken from this environment."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = shutil.copytree(EXAMPLE, folder / "source", ignore=shutil.ignore_patterns("__pycache__", ".*"))
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(source)]
+    built = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    assert built.returncode == 0, built.stdout + built.stderr
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def run(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Runs the Python of an environment of its own, where the wheel is installed.
+
+    That environment sees the packages of this one (torch need not be installed twice), but not the other way round.
+    """
+    folder = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=SECONDS)
+    python = folder / "bin" / "python"
+    (site,) = folder.glob("lib/python3*/site-packages")
+    here = sysconfig.get_paths()["purelib"]
+    (site / "borrowed.pth").write_text(f"import site; site.addsitedir({here!r})\n")
+    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-index", "--quiet", str(wheel)]
+    installed = subprocess.run(install, capture_output=True, text=True, timeout=SECONDS)
+    assert installed.returncode == 0, installed.stderr
+
+    def call(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, **variables}
+        command = [str(python), *words]
+        return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=SECONDS)
+
+    return call
+
+
+def test_it_is_listed_as_ready_beside_the_first_party_formats(run: Run) -> None:
+    listed = run("-m", "ninfer_core", "plugins", "list", "--kind", "kv", "--json")
+    assert listed.returncode == 0, listed.stderr
+    by_name = {line["name"]: line for line in json.loads(listed.stdout)}
+    assert by_name["q8row"]["state"] == "ready"
+    assert by_name["q8row"]["package"] == "ninfer-kv-q8row"
+    assert by_name["bf16"]["state"] == "ready"
+
+
+def test_it_can_be_kept_out(run: Run) -> None:
+    refused = run("-m", "ninfer_core", "plugins", "show", "kv:q8row", NINFER_PLUGINS="off")
+    assert refused.returncode == 2
+    assert "NINFER_PLUGINS does not allow it" in refused.stderr
+
+
+def test_it_checks_out(run: Run) -> None:
+    checked = run("-m", "ninfer_core", "plugins", "check", "kv:q8row")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert checked.stdout == "kv:q8row@ninfer-kv-q8row 0.1.0  ready\n"
+
+
+def test_its_own_tests_pass_where_it_is_installed(run: Run) -> None:
+    tested = run(
+        "-m", "pytest", "-p", "no:cacheprovider", "-c", str(EXAMPLE / "pyproject.toml"), str(EXAMPLE / "tests")
+    )
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+    assert " passed" in tested.stdout and "skipped" not in tested.stdout
