@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +27,7 @@ def naive(text: str, stops: tuple[str, ...]) -> tuple[str, str | None]:
 def test_any_cut_gives_what_the_whole_text_gives(text: str, stops: tuple[str, ...], cuts: list[int]) -> None:
     matcher = StopMatcher(stops)
     edges = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
-    delivered = "".join(matcher.push(text[start:end]) for start, end in zip(edges, edges[1:], strict=False))
+    delivered = "".join(matcher.push(text[start:end]) for start, end in pairwise(edges))
     if matcher.stopped_by is None:
         delivered += matcher.flush()
     assert (delivered, matcher.stopped_by) == naive(text, stops)

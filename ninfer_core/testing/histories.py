@@ -1,0 +1,231 @@
+"""Random request histories on the real engine and a simulated program, and what each must have come to."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from ninfer_core.api.plan import ExecutionPlan
+from ninfer_core.api.request import Channel
+from ninfer_core.api.service import Admitted, Finished, TextDelta
+from ninfer_core.engine.engine import Engine
+from ninfer_core.engine.messages import Cancel, EngineMessage, Event, Failed, Sampling, Submit
+from ninfer_core.testing.simulated_program import (
+    STOP_TOKEN,
+    THINK_END_TOKEN,
+    SimulatedFrontend,
+    SimulatedProgram,
+    answer_token,
+)
+
+
+@dataclass
+class Clock:
+    """Seconds that pass only when told to."""
+
+    now: float = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def _no_text() -> dict[str, str]:
+    return {"reasoning": "", "content": ""}
+
+
+@dataclass
+class Observer:
+    """Collects what is published and checks its order as it comes."""
+
+    admissions: list[int] = field(default_factory=list)
+    text: dict[int, dict[str, str]] = field(
+        default_factory=lambda: defaultdict(lambda: {"reasoning": "", "content": ""})
+    )
+    last: dict[int, Finished | Failed] = field(default_factory=dict)
+    fatal: list[EngineMessage] = field(default_factory=list)
+
+    def __call__(self, message: EngineMessage) -> None:
+        if isinstance(message, Failed):
+            self._end(message.request_id, message)
+        elif isinstance(message, Event):
+            self._event(message)
+        else:
+            self.fatal.append(message)
+
+    def _event(self, message: Event) -> None:
+        request_id, event = message.request_id, message.event
+        assert request_id not in self.last, f"request {request_id} goes on after its end"
+        if isinstance(event, Admitted):
+            assert request_id not in self.admissions, "admitted twice"
+            self.admissions.append(request_id)
+            return
+        assert request_id in self.admissions, "output before admission"
+        if isinstance(event, TextDelta):
+            assert event.text, "an empty delta"
+            self.text[request_id][event.channel] += event.text
+        else:
+            self._end(request_id, event)
+
+    def _end(self, request_id: int, message: Finished | Failed) -> None:
+        assert request_id not in self.last, f"request {request_id} ends twice"
+        self.last[request_id] = message
+
+
+@dataclass
+class Bench:
+    """An engine that is stepped by hand."""
+
+    plan: ExecutionPlan
+    program: SimulatedProgram
+    clock: Clock = field(default_factory=Clock)
+    observer: Observer = field(default_factory=Observer)
+    submitted: dict[int, Submit] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.engine = Engine(self.plan, self.program, SimulatedFrontend(), self.observer, self.clock)
+
+    def submit(
+        self,
+        *,
+        prompt_tokens: int = 10,
+        max_output_tokens: int = 20,
+        seed: int = 0,
+        channel: Channel = "content",
+        stop: tuple[str, ...] = (),
+        wait_seconds: float = 1e9,
+    ) -> int:
+        request_id = len(self.submitted)
+        message = Submit(
+            request_id=request_id,
+            token_ids=(65,) * prompt_tokens,
+            initial_channel=channel,
+            sampling=sampling(seed),
+            max_output_tokens=max_output_tokens,
+            stop=stop,
+            stop_channels=("reasoning", "content"),
+            received_monotonic=self.clock.now,
+            deadline_monotonic=self.clock.now + wait_seconds,
+        )
+        self.submitted[request_id] = message
+        self.engine.post(message)
+        return request_id
+
+    def cancel(self, request_id: int) -> None:
+        self.engine.post(Cancel(request_id=request_id))
+
+    def step(self, count: int = 1) -> None:
+        for _ in range(count):
+            self.engine.step()
+
+    def finish(self, bound: int = 100_000) -> None:
+        """Step until every request has ended."""
+        for _ in range(bound):
+            if len(self.observer.last) == len(self.submitted):
+                return
+            self.engine.step()
+        raise AssertionError(f"requests {sorted(set(self.submitted) - set(self.observer.last))} never ended")
+
+    def check_nothing_leaked(self) -> None:
+        assert self.program.open_rows == 0
+        assert self.program.pages.free_pages == self.program.pages.pages
+        assert self.program.slots.free_slots == self.program.slots.slots
+
+    def check_text(self, request_id: int) -> None:
+        """A finished request has exactly the oracle's text and counts; a failed one a prefix of its text."""
+        submit, last = self.submitted[request_id], self.observer.last[request_id]
+        wanted = expected(submit, self.plan.capacities.max_context)
+        got = self.observer.text[request_id]
+        if isinstance(last, Failed):
+            assert wanted.text["reasoning"].startswith(got["reasoning"])
+            assert wanted.text["content"].startswith(got["content"])
+            return
+        assert got == wanted.text
+        assert (last.reason, last.stop_string) == (wanted.reason, wanted.stop_string)
+        assert last.usage.output_tokens == wanted.output_tokens
+        assert last.usage.reasoning_tokens == wanted.reasoning_tokens
+        assert last.usage.prompt_tokens == len(submit.token_ids)
+
+
+def sampling(seed: int) -> Sampling:
+    return Sampling(
+        temperature=1.0, top_p=1.0, top_k=20, min_p=0.0, presence_penalty=0.0, frequency_penalty=0.0, seed=seed
+    )
+
+
+@dataclass(frozen=True)
+class Answer:
+    text: dict[str, str]
+    reason: str
+    stop_string: str | None
+    output_tokens: int
+    reasoning_tokens: int
+
+
+def expected(submit: Submit, max_context: int) -> Answer:
+    """What the candidate stream must become, found by decoding every prefix of it from scratch."""
+    room = max_context - len(submit.token_ids)
+    limit = min(submit.max_output_tokens, room)
+    limit_reason = "context_capacity" if room < submit.max_output_tokens else "output_limit"
+    tokens: list[int] = []
+    for position in range(limit):
+        tokens.append(answer_token(submit.sampling.seed, position))
+        ended = tokens[-1] == STOP_TOKEN
+        over = ended or len(tokens) == limit
+        channels = split(tokens, submit.initial_channel, complete=over)
+        for channel, text in channels.items():
+            cut, stop = first_stop(text, submit.stop)
+            if stop is not None:
+                return _answer({**channels, channel: cut}, "stop_string", stop, tokens, submit)
+        if over:
+            return _answer(channels, "stop_token" if ended else limit_reason, None, tokens, submit)
+    return _answer(_no_text(), limit_reason, None, tokens, submit)
+
+
+def split(tokens: list[int], initial: Channel, *, complete: bool) -> dict[str, str]:
+    """Both channels' text; without `complete` an unfinished character at the very end is left out."""
+    reasoning: list[int] = []
+    rest = list(tokens)
+    closed = initial == "content"
+    if not closed:
+        closed = THINK_END_TOKEN in tokens
+        cut = tokens.index(THINK_END_TOKEN) if closed else len(tokens)
+        reasoning, rest = tokens[:cut], tokens[cut + 1 :]
+    return {
+        "reasoning": _text(reasoning, complete or closed),
+        "content": _text(rest, complete),
+    }
+
+
+def _text(tokens: list[int], complete: bool) -> str:
+    data = bytes(token for token in tokens if token < 256)
+    text = data.decode("utf-8", "replace")
+    if complete:
+        return text
+    for tail in range(1, min(3, len(data)) + 1):
+        if _may_go_on(data[-tail:]):
+            return data[:-tail].decode("utf-8", "replace")
+    return text
+
+
+def _may_go_on(tail: bytes) -> bool:
+    """Whether these bytes are a proper beginning of some UTF-8 character."""
+    try:
+        tail.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return error.reason == "unexpected end of data" and error.start == 0
+    return False
+
+
+def first_stop(text: str, stops: tuple[str, ...]) -> tuple[str, str | None]:
+    ends = [(text.index(stop) + len(stop), -len(stop), stop) for stop in stops if stop in text]
+    if not ends:
+        return text, None
+    end, _, stop = min(ends)
+    return text[: end - len(stop)], stop
+
+
+def _answer(text: dict[str, str], reason: str, stop: str | None, tokens: list[int], submit: Submit) -> Answer:
+    reasoning = 0
+    if submit.initial_channel == "reasoning":
+        reasoning = tokens.index(THINK_END_TOKEN) + 1 if THINK_END_TOKEN in tokens else len(tokens)
+    return Answer(text, reason, stop, len(tokens), reasoning)

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import asyncio
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ninfer_core.api.service import Finished, TextDelta, Timings, Usage
+from ninfer_core.engine.messages import Cancel, EngineMessage, Event, Failed, FrontMessage, PhaseDone, Shutdown, Submit
+from ninfer_core.engine.wire import (
+    MAX_FRAME_BYTES,
+    AsyncReader,
+    BlockingReader,
+    EngineStart,
+    FrameInvalid,
+    encode_frame,
+    engine_decoder,
+    front_decoder,
+    start_decoder,
+)
+from ninfer_core.testing.histories import sampling
+from ninfer_core.testing.simulated_program import simulated_plan
+
+SUBMIT = Submit(
+    request_id=2**63 - 1,
+    token_ids=tuple(range(3000)),
+    initial_channel="reasoning",
+    sampling=sampling(2**64 - 1),
+    max_output_tokens=5,
+    stop=("\x00", "漢"),
+    stop_channels=("reasoning", "content"),
+    received_monotonic=1.25,
+    deadline_monotonic=2.5,
+)
+FRONT: list[FrontMessage] = [SUBMIT, Cancel(request_id=1), Shutdown(drain=True)]
+ENGINE: list[EngineMessage] = [
+    PhaseDone(name="weights", seconds=0.5),
+    Event(request_id=3, event=TextDelta(channel="content", text="\ufffd🚀")),
+    Event(
+        request_id=3,
+        event=Finished(
+            reason="stop_string",
+            stop_string="x",
+            usage=Usage(prompt_tokens=1, cached_tokens=0, output_tokens=2, reasoning_tokens=0),
+            timings=Timings(queue_seconds=0.0, prompt_seconds=0.5, generation_seconds=1.0),
+        ),
+    ),
+    Failed(request_id=4, code="request_queue_timeout", message="m", waited_ms=7),
+]
+
+
+class Trickle(io.RawIOBase):
+    """Gives out a few bytes at a time, as a socket may."""
+
+    def __init__(self, data: bytes) -> None:
+        self._source = io.BytesIO(data)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]
+        piece = self._source.read(min(len(buffer), 3))
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
+def read_blocking(data: bytes) -> list[FrontMessage]:
+    reader = BlockingReader(io.BufferedReader(Trickle(data)), front_decoder())
+    return list(iter(reader.read, None))
+
+
+def read_async(data: bytes) -> list[EngineMessage]:
+    async def read() -> list[EngineMessage]:
+        stream = asyncio.StreamReader()
+        stream.feed_data(data)
+        stream.feed_eof()
+        reader = AsyncReader(stream, engine_decoder())
+        messages: list[EngineMessage] = []
+        while (message := await reader.read()) is not None:
+            messages.append(message)
+        return messages
+
+    return asyncio.run(read())
+
+
+def test_messages_come_out_as_they_went_in() -> None:
+    assert read_blocking(b"".join(map(encode_frame, FRONT))) == FRONT
+    assert read_async(b"".join(map(encode_frame, ENGINE))) == ENGINE
+
+
+def test_the_start_frame_keeps_the_plan_and_its_digest() -> None:
+    start = EngineStart(plan=simulated_plan(), source=None)
+    stream = io.BytesIO(encode_frame(start) + encode_frame(Shutdown(drain=False)))
+    received = BlockingReader(stream, start_decoder()).read()
+    assert received == start
+    assert received is not None and received.plan.digest == start.plan.digest
+    assert BlockingReader(stream, front_decoder()).read() == Shutdown(drain=False)
+
+
+@given(st.integers(1, len(encode_frame(SUBMIT)) - 1))
+def test_a_frame_cut_short_is_an_error_not_an_end(cut: int) -> None:
+    with pytest.raises(FrameInvalid, match="closed after"):
+        read_blocking(encode_frame(SUBMIT)[:cut])
+
+
+@given(st.integers(1, len(encode_frame(ENGINE[1])) - 1))
+def test_the_async_reader_knows_a_cut_frame_too(cut: int) -> None:
+    with pytest.raises(FrameInvalid, match="closed after"):
+        read_async(encode_frame(ENGINE[1])[:cut])
+
+
+def test_a_length_over_the_bound_is_refused_before_reading() -> None:
+    with pytest.raises(FrameInvalid, match="announces"):
+        read_blocking((MAX_FRAME_BYTES + 1).to_bytes(4, "little"))
+
+
+def test_a_message_over_the_bound_is_not_sent() -> None:
+    with pytest.raises(FrameInvalid, match="over the frame limit"):
+        encode_frame(Failed(request_id=1, code="c", message="x" * MAX_FRAME_BYTES))
+
+
+@given(st.binary(min_size=1, max_size=60))
+def test_bytes_that_are_no_message_are_a_typed_error(body: bytes) -> None:
+    with pytest.raises(FrameInvalid, match="no message"):
+        read_blocking(len(body).to_bytes(4, "little") + body)
