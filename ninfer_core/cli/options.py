@@ -10,23 +10,9 @@ from typing import Any
 
 import click
 
-from ninfer_core.plan.option_info import OptionInfo, range_text
+from ninfer_core.plan.option_info import TABLE_TITLES, OptionInfo
 from ninfer_core.plan.option_sources import CONFIG_VARIABLE, load_options
-from ninfer_core.plan.options import flag_name, option_defaults, option_infos
-
-TABLE_TITLES = {
-    "model": "Model",
-    "server": "Server",
-    "engine": "Engine",
-    "speculation": "Speculative decoding",
-    "cache": "Prefix cache",
-    "media": "Media",
-    "responses": "Stored responses",
-    "thinking": "Thinking and tools",
-    "sampling": "Sampling",
-    "logging": "Logging",
-}
-"""Sections of the help text, in this order; the keys are the tables of the TOML file."""
+from ninfer_core.plan.options import facts_text, flag_name, option_infos
 
 
 class ServeOption(click.Option):
@@ -87,22 +73,5 @@ def _parameter(name: str, info: OptionInfo) -> Callable[[Callable[..., Any]], Ca
 
 
 def help_text(name: str) -> str:
-    """One option's help: what it does, then range, default and state in brackets."""
-    info = option_infos()[name]
-    notes = [f"{range_text(info)} {info.unit}".strip()] if info.kind not in {"switch", "size"} else []
-    if info.kind != "switch":
-        notes.append(f"default: {default_text(name)}")
-    if not info.built:
-        notes.append("not built yet")
-    shown = "; ".join(note for note in notes if note)
-    return f"{info.help} [{shown}]" if shown else info.help
-
-
-def default_text(name: str) -> str:
-    """How the default of an option reads."""
-    info, default = option_infos()[name], option_defaults()[name]
-    if default is None:
-        return info.default
-    if isinstance(default, bool):
-        return "on" if default else "off"
-    return str(default)
+    """One option's help: what it does, then its facts in brackets."""
+    return f"{option_infos()[name].help} [{facts_text(name)}]"

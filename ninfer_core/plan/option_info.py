@@ -3,6 +3,8 @@ TOML keys, the sample file and the manual page are all generated from this."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Literal
 
 import msgspec
@@ -12,6 +14,22 @@ OptionKind = Literal[
 ]
 """How a value is written. `names` is a comma list, `size` bytes with an optional binary suffix, `capacity` a count or
 `auto`, `device` an index or `cpu`."""
+
+TABLE_TITLES: Mapping[str, str] = MappingProxyType(
+    {
+        "model": "Model",
+        "server": "Server",
+        "engine": "Engine",
+        "speculation": "Speculative decoding",
+        "cache": "Prefix cache",
+        "media": "Media",
+        "responses": "Stored responses",
+        "thinking": "Thinking and tools",
+        "sampling": "Sampling",
+        "logging": "Logging",
+    }
+)
+"""Tables of the TOML file and what the help and the manual call them, in their order there."""
 
 INTEGER_LIMIT = 2**31 - 1
 """Upper bound of every count that the contract leaves open, so that sums stay far inside 64 bits."""
@@ -148,21 +166,24 @@ def range_text(info: OptionInfo) -> str:
         return "|".join(info.choices)
     if info.kind == "switch":
         return "true|false"
-    bounds = _bounds(info)
-    multiple = f"multiple of {info.multiple}" if info.multiple is not None else ""
-    text = ", ".join(part for part in (bounds, multiple) if part)
-    if info.kind == "capacity":
-        return f"{text} or auto"
-    if info.kind == "device":
-        return f"{text} or cpu"
-    return text
+    multiple = f"a multiple of {info.multiple}" if info.multiple is not None else ""
+    word = {"capacity": "or auto", "device": "or cpu"}.get(info.kind, "")
+    return ", ".join(part for part in (_bounds(info), multiple, word) if part)
+
+
+def unit_and_range(info: OptionInfo) -> str:
+    """`tokens: 1 or more`; either part may be absent."""
+    unit = "" if info.kind == "size" else info.unit
+    return ": ".join(part for part in (unit, range_text(info)) if part)
 
 
 def _bounds(info: OptionInfo) -> str:
+    if info.kind == "size":
+        return "bytes, or a number with a KiB, MiB or GiB suffix"
     if info.minimum is None:
         return ""
     minimum = f"{info.minimum:g}" if info.kind == "number" else str(int(info.minimum))
     if info.maximum is None or info.maximum == INTEGER_LIMIT:
-        return f"at least {minimum}"
+        return f"{minimum} or more"
     maximum = f"{info.maximum:g}" if info.kind == "number" else str(int(info.maximum))
     return f"{minimum}..{maximum}"

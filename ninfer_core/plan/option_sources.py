@@ -135,7 +135,7 @@ def _read_table(
             collected.problems.append(_unknown_key(f"{place} {table}.{key}", table, key))
             continue
         try:
-            collected.put(name, place, read_toml(option_infos()[name], value))
+            collected.put(name, f"{place} {key}", read_toml(option_infos()[name], value))
         except ValueError as error:
             collected.problems.append(_invalid(option_infos()[name], name, f"{place} {key}", str(error)))
 
@@ -173,7 +173,7 @@ def _problem(code: str, message: str, remedy: str) -> Problem:
 
 def _invalid(info: OptionInfo, name: str, origin: str, reason: str) -> Problem:
     legal = range_text(info)
-    unit = f" {info.unit}" if info.unit and info.kind != "size" else ""
+    unit = f" ({info.unit})" if info.unit and info.kind != "size" else ""
     remedy = f"{flag_name(name)} takes {legal}{unit}" if legal else f"give {flag_name(name)} a value or leave it out"
     return _problem("option_invalid", f"{origin} {reason}", remedy)
 

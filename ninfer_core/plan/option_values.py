@@ -1,12 +1,12 @@
 """From what was written to a typed value: one reading of text for flags and variables, one of TOML values, and the
-range check that both share. Every failure is a ValueError whose message continues the option's name."""
+range check that both share. Failures are ValueErrors whose message follows the option's name: `is 9, out of range`."""
 
 from __future__ import annotations
 
 import math
 import re
 
-from ninfer_core.plan.option_info import OptionInfo, SecretText, range_text
+from ninfer_core.plan.option_info import OptionInfo, SecretText
 
 TRUE_WORDS = frozenset({"1", "true", "yes", "on"})
 FALSE_WORDS = frozenset({"0", "false", "no", "off"})
@@ -32,18 +32,18 @@ def read_toml(info: OptionInfo, value: object) -> object:
     if info.kind == "switch":
         if isinstance(value, bool):
             return value
-        raise ValueError(f"is {_show(value)}; it must be true or false")
+        raise ValueError(f"is {_show(value)}, not true or false")
     if info.kind == "names":
         if isinstance(value, list) and all(isinstance(name, str) for name in value):
             return check(info, tuple(value))
-        raise ValueError(f'is {_show(value)}; it must be a list of strings such as ["one", "two"]')
+        raise ValueError(f'is {_show(value)}, not a list of strings such as ["one", "two"]')
     if info.kind == "secret" and isinstance(value, str):
         return check(info, SecretText(value))
     if isinstance(value, str) and info.kind in {"text", "path", "choice", "size", "capacity", "device"}:
         return check(info, _scalar(info, value))
     if isinstance(value, int | float) and not isinstance(value, bool):
         return check(info, _number_from_toml(info, value))
-    raise ValueError(f"is {_show(value)}; it must be {_kind_text(info)}")
+    raise ValueError(f"is {_show(value)}, not {_kind_text(info)}")
 
 
 def check(info: OptionInfo, value: object) -> object:
@@ -52,11 +52,11 @@ def check(info: OptionInfo, value: object) -> object:
         return _check_number(info, value)
     if info.kind == "choice":
         if value not in info.choices:
-            raise ValueError(f"is {_show(value)}; it must be one of {', '.join(info.choices)}")
+            raise ValueError(f"is {_show(value)}, not one of its words")
         return value
     if info.kind == "switch":
         if not isinstance(value, bool):
-            raise ValueError(f"is {_show(value)}; it must be true or false")
+            raise ValueError(f"is {_show(value)}, not true or false")
         return value
     return _check_words(info, value)
 
@@ -64,13 +64,13 @@ def check(info: OptionInfo, value: object) -> object:
 def _check_words(info: OptionInfo, value: object) -> object:
     if info.kind == "names":
         if not isinstance(value, tuple) or not value or not all(isinstance(name, str) and name for name in value):
-            raise ValueError(f"is {_show(value)}; it must be one or more names")
+            raise ValueError(f"is {_show(value)}, not one or more names")
         if len(set(value)) != len(value):
             raise ValueError(f"names {_show(max(value, key=value.count))} twice")
         return value
     written = value.reveal() if isinstance(value, SecretText) else value
     if not isinstance(written, str):
-        raise ValueError(f"is {_show(value)}; it must be {_kind_text(info)}")
+        raise ValueError(f"is {_show(value)}, not {_kind_text(info)}")
     if not written.strip():
         raise ValueError("is empty")
     if "\x00" in written:
@@ -83,11 +83,13 @@ def _check_number(info: OptionInfo, value: object) -> object:
         return value
     wanted: tuple[type, ...] = (int, float) if info.kind == "number" else (int,)
     if not isinstance(value, wanted) or isinstance(value, bool):
-        raise ValueError(f"is {_show(value)}; it must be {_kind_text(info)}")
+        raise ValueError(f"is {_show(value)}, not {_kind_text(info)}")
     assert isinstance(value, int | float) and info.minimum is not None and info.maximum is not None
     in_range = info.minimum <= value <= info.maximum
-    if not in_range or (info.multiple is not None and value % info.multiple):
-        raise ValueError(f"is {_show(value)}; it must be {range_text(info)}")
+    if not in_range:
+        raise ValueError(f"is {_show(value)}, out of range")
+    if info.multiple is not None and value % info.multiple:
+        raise ValueError(f"is {_show(value)}, not a multiple of {info.multiple}")
     return float(value) if info.kind == "number" else value
 
 
@@ -105,7 +107,7 @@ def _scalar(info: OptionInfo, written: str) -> object:
 
 def _integer(info: OptionInfo, written: str) -> int:
     if len(written) > LONGEST_NUMBER or not re.fullmatch(r"[+-]?\d+(_\d+)*", written.strip(), re.ASCII):
-        raise ValueError(f"is {_show(written)}; it must be {_kind_text(info)}")
+        raise ValueError(f"is {_show(written)}, not {_kind_text(info)}")
     return int(written)
 
 
@@ -115,21 +117,21 @@ def _number(info: OptionInfo, written: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise ValueError(f"is {_show(written)}; it must be {_kind_text(info)}")
+        raise ValueError(f"is {_show(written)}, not {_kind_text(info)}")
     return value
 
 
 def _size(info: OptionInfo, written: str) -> int:
     match = SIZE_PATTERN.fullmatch(written.strip()) if len(written) <= LONGEST_NUMBER else None
     if match is None or match[2].lower() not in SIZE_UNITS:
-        raise ValueError(f"is {_show(written)}; it must be {_kind_text(info)}")
+        raise ValueError(f"is {_show(written)}, not {_kind_text(info)}")
     return int(float(match[1]) * SIZE_UNITS[match[2].lower()]) if "." in match[1] or match[2] else int(match[1])
 
 
 def _switch(written: str) -> bool:
     word = written.strip().lower()
     if word not in TRUE_WORDS | FALSE_WORDS:
-        raise ValueError(f"is {_show(written)}; it must be true or false")
+        raise ValueError(f"is {_show(written)}, not true or false")
     return word in TRUE_WORDS
 
 
@@ -139,18 +141,16 @@ def _number_from_toml(info: OptionInfo, value: float) -> int | float:
             return float(value)
     elif isinstance(value, int) and info.kind in {"integer", "size", "capacity", "device"}:
         return value
-    raise ValueError(f"is {_show(value)}; it must be {_kind_text(info)}")
+    raise ValueError(f"is {_show(value)}, not {_kind_text(info)}")
 
 
 def _kind_text(info: OptionInfo) -> str:
-    legal = range_text(info)
     words = {
-        "integer": f"a whole number, {legal}",
-        "number": f"a number, {legal}",
-        "size": f"bytes, or a number with a KiB, MiB or GiB suffix, {legal} bytes",
-        "capacity": f"a whole number, {legal}",
-        "device": f"a whole number, {legal}",
-        "choice": f"one of {legal}",
+        "integer": "a whole number",
+        "number": "a number",
+        "size": "a number of bytes",
+        "capacity": "a whole number or auto",
+        "device": "a whole number or cpu",
     }
     return words.get(info.kind, "a string")
 

@@ -9,7 +9,7 @@ from typing import Annotated, get_type_hints
 
 import msgspec
 
-from ninfer_core.plan.option_info import INTEGER_LIMIT, OptionInfo, integer, switch, text
+from ninfer_core.plan.option_info import INTEGER_LIMIT, TABLE_TITLES, OptionInfo, integer, switch, text, unit_and_range
 from ninfer_core.plan.options_front import FrontOptions
 
 
@@ -17,7 +17,7 @@ class ServeOptions(FrontOptions, frozen=True, kw_only=True):
     """One field for each option, under the flag's own name.
 
     None means that the option was not given and its default depends on others. `origins` says where a given value
-    was written (`--max-context`, `NINFER_MAX_CONTEXT`, `server.toml:12`), for messages.
+    was written (`--max-context`, `NINFER_MAX_CONTEXT`, `server.toml:12 max-context`), for messages.
     """
 
     # --- model
@@ -63,7 +63,7 @@ class ServeOptions(FrontOptions, frozen=True, kw_only=True):
         text(
             "engine",
             "",
-            "Plan for a CUDA device of this much memory, whatever is installed; bytes, or with a MiB or GiB suffix.",
+            "Plan for a CUDA device of this much memory, whatever is installed.",
             kind="size",
             minimum=2**20,
             maximum=2**50,
@@ -313,3 +313,27 @@ def option_defaults() -> Mapping[str, object]:
     """The value of every option when it is not given."""
     options = ServeOptions()
     return MappingProxyType({name: getattr(options, name) for name in option_infos()})
+
+
+def default_text(name: str) -> str:
+    """How the default of an option reads."""
+    info, default = option_infos()[name], option_defaults()[name]
+    if default is None:
+        return info.default
+    if isinstance(default, bool):
+        return "on" if default else "off"
+    return str(default)
+
+
+def facts_text(name: str) -> str:
+    """Unit, range, default and state of an option in one line; a switch says no more than that it is off."""
+    info = option_infos()[name]
+    legal = "" if info.kind == "switch" else unit_and_range(info)
+    parts = (legal, f"default: {default_text(name)}", "" if info.built else "not built yet")
+    return "; ".join(part for part in parts if part)
+
+
+def options_by_table() -> Mapping[str, tuple[str, ...]]:
+    """Names of the options of each table of the TOML file, in the order of the manual."""
+    infos = option_infos()
+    return {table: tuple(name for name, info in infos.items() if info.table == table) for table in TABLE_TITLES}

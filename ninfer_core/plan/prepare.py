@@ -1,0 +1,73 @@
+"""From options alone to a plan: finds the device, opens the artifact, resolves. What `ninfer plan` shows and what
+`ninfer serve` goes on with are made by the same call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ninfer_core.api.errors import PlanRejected
+from ninfer_core.api.plan import ExecutionPlan
+from ninfer_core.artifact import ArtifactHandle, open_artifact
+from ninfer_core.plan.device import GpuProbe, find_device, probe_gpus
+from ninfer_core.plan.option_rules import option_problems
+from ninfer_core.plan.option_sources import range_problems
+from ninfer_core.plan.options import ServeOptions
+from ninfer_core.plan.resolve import Resolution, resolve_for_serving
+from ninfer_core.plan.selection import select_plugins
+from ninfer_core.plan.settings import ServerSettings, server_settings
+from ninfer_core.plugins.registry import PluginRegistry
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """All that a command needs to show a plan or to start it. `notes` are things a user should know, a line each."""
+
+    resolution: Resolution
+    settings: ServerSettings
+    artifact: ArtifactHandle
+    registry: PluginRegistry
+    notes: tuple[str, ...]
+
+    @property
+    def plan(self) -> ExecutionPlan:
+        return self.resolution.plan
+
+
+def prepare(
+    options: ServeOptions,
+    registry: PluginRegistry,
+    environment: Mapping[str, str] = os.environ,
+    probe: GpuProbe | None = None,
+) -> Prepared:
+    """Make the plan that the options ask for. `probe` None asks the driver which GPUs there are.
+
+    Raises the StartupErrors of `resolve`, and ArtifactInvalid when the artifact cannot be opened.
+    """
+    if problems := range_problems(options):
+        raise PlanRejected(problems)
+    gpus = _needed_probe(options, environment) if probe is None else probe
+    device = find_device(options, gpus)
+    # Wrong options are worth knowing before an artifact is looked for.
+    select_plugins(options, registry, device, option_problems(options))
+    artifact = open_artifact(options.artifact, registry)
+    resolution = resolve_for_serving(options, registry, artifact.header, device)
+    notes = list(artifact.notes)
+    if device.kind == "cpu" and options.device is None:
+        notes.append(f"planned for the CPU: {gpus.reason}")
+    if device.name == "assumed":
+        notes.append(f"the CUDA device is assumed: {gpus.reason}")
+    return Prepared(
+        resolution=resolution,
+        settings=server_settings(options, artifact.header.identity),
+        artifact=artifact,
+        registry=registry,
+        notes=tuple(notes),
+    )
+
+
+def _needed_probe(options: ServeOptions, environment: Mapping[str, str]) -> GpuProbe:
+    if options.device == "cpu":
+        return GpuProbe((), "the CPU was asked for")
+    return probe_gpus(environment)
