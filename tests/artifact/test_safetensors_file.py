@@ -209,5 +209,5 @@ def test_reading_a_tensor_of_a_file_that_became_shorter(tmp_path: Path) -> None:
     last = read_safetensors(path).tensors[-1]
     with path.open("rb+") as file:
         file.truncate(last.end - 5)
-    with pytest.raises(ArtifactInvalid, match="ended 5 bytes before the end of 'mtp.proj.weight'"):
+    with pytest.raises(ArtifactInvalid, match=r"ended 5 bytes before the end of .mtp\.proj\.weight"):
         list(read_chunks(last))
