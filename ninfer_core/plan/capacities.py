@@ -125,7 +125,9 @@ def _memory_remedy(options: ServeOptions, sizing: Sizing, wanted: Capacities, ke
         advice.append(phrase(f"--max-context {tokens}{kv}", _with_context(wanted, tokens)))
     rows = largest_that(lambda rows: fits(_with_rows(wanted, rows, explicit)), 1, wanted.max_concurrency - 1)
     if rows is not None:
-        advice.append(phrase(f"--max-concurrency {rows}", _with_rows(wanted, rows, explicit)))
+        fewer = _with_rows(wanted, rows, explicit)
+        kv = f" --kv-capacity {fewer.kv_pages * PAGE_TOKENS}" if explicit and fewer.kv_pages < wanted.kv_pages else ""
+        advice.append(phrase(f"--max-concurrency {rows}{kv}", fewer))
     chunk = largest_that(
         lambda chunk: fits(_with_chunk(wanted, chunk)), CHUNK_STEP, wanted.prefill_chunk - 1, CHUNK_STEP
     )

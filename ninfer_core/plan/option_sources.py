@@ -13,7 +13,7 @@ from pathlib import Path
 from ninfer_core.api.errors import PlanRejected, Problem
 from ninfer_core.plan.option_info import OptionInfo, range_text
 from ninfer_core.plan.option_values import check, read_text, read_toml
-from ninfer_core.plan.options import ServeOptions, flag_name, key_name, option_infos, variable_name
+from ninfer_core.plan.options import ServeOptions, flag_name, key_name, option_infos, options_by_table, variable_name
 
 CONFIG_VARIABLE = "NINFER_CONFIG"
 OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, "NINFER_PLUGINS"})
@@ -141,10 +141,8 @@ def _read_table(
 
 
 def _names_by_table() -> dict[str, dict[str, str]]:
-    tables: dict[str, dict[str, str]] = {}
-    for name, info in option_infos().items():
-        tables.setdefault(info.table, {})[key_name(name)] = name
-    return tables
+    """Field names by key, by table."""
+    return {table: {key_name(name): name for name in names} for table, names in options_by_table().items()}
 
 
 def _lines_by_key(text: str) -> dict[tuple[str, str], int]:

@@ -12,10 +12,11 @@ from ninfer_core.api.plan import DeviceInfo
 from ninfer_core.plugins.registry import PluginRegistry
 from ninfer_core.testing.plugins import entry_points_in, write_plugin_package
 
-FAMILY_SOURCE = '''
+FAMILY_SOURCE = """
 from types import SimpleNamespace
 from ninfer_core.api import (
-    AttentionGeometry, Geometry, SamplingOptions, SamplingPresets, StateArray, TemplateCapabilities, TensorSpec, hookimpl,
+    AttentionGeometry, Geometry, SamplingOptions, SamplingPresets, StateArray, TemplateCapabilities, TensorSpec,
+    hookimpl,
 )
 
 @hookimpl
@@ -64,7 +65,7 @@ def ninfer_family_frontend(header):
         stop_token_ids=(1,),
         token_domain=490,
     )
-'''
+"""
 KV_SOURCE = """
 from ninfer_core.api import KVLayout, KVPlane, PluginIncompatible, hookimpl
 
