@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import torch
-from torch.nn import functional
+
+from ninfer_core.ops.activation import silu
 
 
 def prefill(x: torch.Tensor, weight: torch.Tensor, state: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
@@ -43,4 +44,4 @@ def _convolve(window: torch.Tensor, weight: torch.Tensor, columns: int) -> torch
     total = window[:, :columns].float() * taps[:, 0]
     for tap in range(1, taps.shape[1]):
         total = torch.addcmul(total, window[:, tap : tap + columns].float(), taps[:, tap])
-    return functional.silu(total).to(window.dtype)
+    return silu(total).to(window.dtype)

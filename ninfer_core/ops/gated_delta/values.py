@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch.nn import functional
+
+from ninfer_core.ops.activation import sigmoid, softplus
 
 L2_EPSILON = 1e-6
 """Added to the sum of squares, inside the root (qwen-hybrid: not to the mean, not outside)."""
@@ -41,8 +42,8 @@ def normalised(columns: DeltaColumns) -> tuple[torch.Tensor, torch.Tensor]:
 
 def gates(columns: DeltaColumns) -> tuple[torch.Tensor, torch.Tensor]:
     """Log decay g and beta, float32 [rows, columns, value_heads]."""
-    decay = -torch.exp(columns.a_log.float()) * functional.softplus(columns.a.float() + columns.dt_bias.float())
-    return decay, torch.sigmoid(columns.b.float())
+    decay = -torch.exp(columns.a_log.float()) * softplus(columns.a.float() + columns.dt_bias.float())
+    return decay, sigmoid(columns.b.float())
 
 
 def per_value_head(x: torch.Tensor, value_heads: int) -> torch.Tensor:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
-from torch.nn import functional
+
+from ninfer_core.ops.activation import sigmoid, silu
 
 GateActivation = Literal["silu", "sigmoid"]
 
@@ -16,5 +17,5 @@ def gated_rms_norm(
     """x, gate [..., width], weight [width] -> [..., width] in the dtype of gate."""
     wide = x.float()
     scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + epsilon)
-    opening = functional.silu(gate.float()) if activation == "silu" else torch.sigmoid(gate.float())
+    opening = silu(gate.float()) if activation == "silu" else sigmoid(gate.float())
     return (wide * scale * weight.float() * opening).to(gate.dtype)

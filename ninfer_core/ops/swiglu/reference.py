@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import torch
-from torch.nn import functional
+
+from ninfer_core.ops.activation import silu
 
 
 def swiglu(x: torch.Tensor) -> torch.Tensor:
     """x [..., gate ‖ up] -> [..., width]."""
     gate, up = x.chunk(2, dim=-1)
-    return (functional.silu(gate.float()) * up.float()).to(x.dtype)
+    return (silu(gate.float()) * up.float()).to(x.dtype)

@@ -9,6 +9,7 @@ import torch
 
 from ninfer_core.api import ForwardBatch, RecurrentState
 from ninfer_core.ops import causal_conv, gated_delta
+from ninfer_core.ops.activation import sigmoid
 from ninfer_core.ops.gated_delta import DeltaColumns, DeltaRecords
 from ninfer_core.ops.gated_rms_norm import gated_rms_norm
 from ninfer_core.ops.linear import linear
@@ -72,7 +73,7 @@ class GatedAttention:
         query = partial_rope(rms_norm(query, self._query_norm, self._epsilon), run.cos, run.sin)
         key = partial_rope(rms_norm(key, self._key_norm, self._epsilon), run.cos, run.sin)
         read = run.batch.cache.attend(self._cache_layer, query, key, value, self._scale)
-        gated = (read.float() * torch.sigmoid(gate.float())).to(x.dtype)
+        gated = (read.float() * sigmoid(gate.float())).to(x.dtype)
         return linear(gated.flatten(2), self._project_out, run.row_class)
 
     def fold(self, state: RecurrentState) -> None:

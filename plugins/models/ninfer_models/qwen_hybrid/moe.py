@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from ninfer_core.ops import moe
+from ninfer_core.ops.activation import sigmoid
 from ninfer_core.ops.linear import linear
 from ninfer_models.qwen_hybrid.config import Experts
 from ninfer_models.qwen_hybrid.layers import DenseFeedForward, Pass
@@ -29,5 +30,5 @@ class ExpertFeedForward:
         routing = moe.route(tokens, self._router, self._per_token, run.row_class)
         run_experts = moe.prefill if run.prefill else moe.decode
         routed = run_experts(tokens, self._gate_up, self._down, routing).view(x.shape)
-        opening = torch.sigmoid(linear(x, self._shared_gate, run.row_class).float())
+        opening = sigmoid(linear(x, self._shared_gate, run.row_class).float())
         return (routed + opening * self._shared(x, run).float()).to(x.dtype)

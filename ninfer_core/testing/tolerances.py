@@ -1,0 +1,66 @@
+"""How far two results may be apart, by name and with the reason. Tests use these and no literals of their own.
+
+Values come from comparisons that were run (two float32 implementations of the hybrid family against each other and
+against float64), rounded up to leave room for another machine's matrix library.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """|actual − expected| <= absolute + relative · |expected|, element by element."""
+
+    absolute: float
+    relative: float
+
+    def check(self, actual: torch.Tensor, expected: torch.Tensor) -> None:
+        """Raises AssertionError with the largest error; anything not finite in `actual` fails."""
+        import torch
+
+        assert actual.isfinite().all(), "not finite"
+        torch.testing.assert_close(
+            actual.double(), expected.double(), atol=self.absolute, rtol=self.relative, check_device=False
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """For 16-bit runs of random models, where single logits may be far off: the mean error and the argmax count."""
+
+    mean_absolute: float
+    argmax_share: float
+
+    def check(self, actual: torch.Tensor, expected: torch.Tensor) -> None:
+        """actual, expected [..., vocabulary]; raises AssertionError with the figures."""
+        assert actual.isfinite().all(), "not finite"
+        error = (actual.double() - expected.double()).abs().mean().item()
+        share = (actual.argmax(-1) == expected.argmax(-1)).double().mean().item()
+        assert error <= self.mean_absolute, f"mean absolute error {error:.4f} > {self.mean_absolute}"
+        assert share >= self.argmax_share, f"argmax agrees in {share:.3f} < {self.argmax_share}"
+
+
+FP32_OPERATION = Tolerance(absolute=2e-5, relative=2e-5)
+"""One operation in float32 on unit-scale inputs against float64: some hundred roundings of 6e-8 each."""
+
+FP32_DELTA_RULE = Tolerance(absolute=1e-4, relative=1e-4)
+"""The delta rule in float32 against float64 over 200 columns: its triangular solves amplify roundings."""
+
+FP32_LOGITS = Tolerance(absolute=1e-3, relative=0.0)
+"""End to end in float32 with unit-scale random weights, logits of scale 4: two right implementations were 1.9e-4
+apart (chunked against recurrent), and 1.5e-4 from float64."""
+
+BF16_OPERATION = Tolerance(absolute=1e-2, relative=1.6e-2)
+"""One operation with bfloat16 in and out against an oracle on the same rounded inputs: two units in the last place."""
+
+BF16_LOGITS = Agreement(mean_absolute=0.1, argmax_share=0.9)
+"""End to end in bfloat16 on random weights, which are badly conditioned: a reference was at 0.06 and 0.94."""
+
+FP64_SAMPLING = Tolerance(absolute=1e-12, relative=1e-12)
+"""Sampling weights, which are taken in float64."""
