@@ -72,9 +72,7 @@ def read_control_tokens(tokenizer_json: bytes, tokenizer_config_json: bytes) -> 
         if not token.content or token.id < 0:
             problems.append(f"added token {token.content!r} has no text or no id")
         if token.single_word or token.lstrip or token.rstrip:
-            problems.append(
-                f"added token {token.content!r} asks for single_word, lstrip or rstrip; control tokens match as they are"
-            )
+            problems.append(f"added token {token.content!r} asks for single_word, lstrip or rstrip, which cannot be")
     if len({token.id for token in by_text.values()}) < len(by_text):
         problems.append("two added tokens share one id")
     problems += [f"it has no added token {name!r}" for name in (TURN_OPEN, TURN_CLOSE) if name not in by_text]

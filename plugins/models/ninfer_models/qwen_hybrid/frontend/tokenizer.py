@@ -73,16 +73,22 @@ def build_tokenizer(source: str, tokenizer_json: bytes, tokenizer_config_json: b
     if parsed.normalizer is not None:
         model.normalizer = parsed.normalizer
     model.pre_tokenizer = parsed.pre_tokenizer
-    spelled = [text for text in control.id_of if not control.text_of.keys().isdisjoint(model.encode(text).ids)]
-    if spelled:
-        raise ArtifactInvalid(
-            f"{source}: tokenizer.json",
-            [
-                f"ordinary text is encoded as the control token {text!r}; its merges must not form it"
-                for text in spelled
-            ],
-        )
+    clashes = _clashes(model, control)
+    if clashes:
+        raise ArtifactInvalid(f"{source}: tokenizer.json", clashes)
     return QwenTokenizer(model, control)
+
+
+def _clashes(model: Tokenizer, control: ControlTokens) -> list[str]:
+    """Where the ordinary vocabulary gets in the way of the control tokens."""
+    problems = []
+    for token_id, text in control.text_of.items():
+        ordinary = model.id_to_token(token_id)
+        if ordinary not in (None, text):
+            problems.append(f"id {token_id} of the added token {text!r} stands for {ordinary!r} already")
+        if not control.text_of.keys().isdisjoint(model.encode(text).ids):
+            problems.append(f"ordinary text is encoded as the control token {text!r}; its merges must not form it")
+    return problems
 
 
 class _Shape(msgspec.Struct, frozen=True):
