@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -92,11 +93,25 @@ async def _serve(
                 log=log,
             )
             server = HTTPServer(app, log, on_listening=lambda: _log_ready(log, plan, settings, url, clock))
-            await server.run_on(listener)
+            with _stopped_by_signals(server):
+                await server.run_on(listener)
             await service.close()
         finally:
             await link.stop()
     log.info("stopped")
+
+
+@contextmanager
+def _stopped_by_signals(server: HTTPServer) -> Iterator[None]:
+    """The first SIGTERM or SIGINT drains, a second one ends at once."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, server.stop)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
 
 
 def _timed_build(build_frontend: Callable[[], Frontend], clock: PhaseClock) -> Frontend:

@@ -1,10 +1,8 @@
-"""uvicorn on our socket, with our signals: SIGTERM and SIGINT drain within a bound, a second one ends at once."""
+"""uvicorn on our socket: `stop` drains within a bound, and called again ends at once."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import signal
 import socket
 from collections.abc import Callable, Iterator
 
@@ -20,11 +18,9 @@ DRAIN_SECONDS = 30
 IDLE_SECONDS = 75
 """How long an idle connection is kept: longer than the pools of usual clients, so that they close it, not we."""
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
 
 class HTTPServer(uvicorn.Server):
-    """Serves until a signal or `stop`. `on_listening` is called once the socket accepts connections."""
+    """Serves until `stop`. `on_listening` is called once the socket accepts connections."""
 
     def __init__(
         self,
@@ -53,17 +49,11 @@ class HTTPServer(uvicorn.Server):
     async def run_on(self, listener: socket.socket) -> None:
         """Serve `listener` until the end of the drain. Raises StartFailed when it cannot listen."""
         forward_standard_logging("uvicorn", self._log)
-        loop = asyncio.get_running_loop()
-        for number in _SIGNALS:
-            loop.add_signal_handler(number, self.stop)
         host, port = listener.getsockname()[:2]
         try:
             await self.serve(sockets=[listener])
         except OSError as problem:
             raise address_refused(host, port, problem) from None
-        finally:
-            for number in _SIGNALS:
-                loop.remove_signal_handler(number)
 
     def stop(self) -> None:
         """Stop accepting and drain; called again, end at once."""

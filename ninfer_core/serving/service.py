@@ -112,16 +112,15 @@ class EngineService:
             deadline_monotonic=self._deadline(received),
             on_done=place.let_go,
         )
-        return self._checked(request, prompt)
+        return self._checked(prompt)
 
     def _deadline(self, received: float) -> float:
         """Of preparation and the wait for admission together (contract EXEC-5)."""
         return received + self._plan.capacities.pending_timeout_ms / 1000
 
-    def _checked(self, request: GenerationRequest, prompt: PreparedPrompt) -> PreparedPrompt:
-        """One output token has to fit, unless none is asked for (contract MEDIA-2, CHAT-8)."""
-        needed = len(prompt.token_ids) + (request.max_output_tokens != 0)
-        if needed > self.model.max_context:
+    def _checked(self, prompt: PreparedPrompt) -> PreparedPrompt:
+        """A prompt of exactly the ceiling fits; it just leaves no room for an answer (contract MEDIA-2)."""
+        if len(prompt.token_ids) > self.model.max_context:
             raise ContextLengthExceeded(prompt_tokens=len(prompt.token_ids), max_context=self.model.max_context)
         return prompt
 

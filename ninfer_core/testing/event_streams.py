@@ -1,0 +1,13 @@
+"""Reads server-sent events the way a client does, for tests of protocols."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def data_payloads(stream: str) -> list[Any]:
+    """Payloads of unnamed events in order, decoded from JSON; `[DONE]` stays text, comments are left out."""
+    frames = [frame for frame in stream.split("\n\n") if frame.startswith("data: ")]
+    payloads = [frame.removeprefix("data: ") for frame in frames]
+    return [payload if payload == "[DONE]" else json.loads(payload) for payload in payloads]

@@ -1,0 +1,118 @@
+"""A generation service that says what it was told to: for tests of protocols, without a model or an engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from ninfer_core.api.errors import RequestError
+from ninfer_core.api.frontend import PreparedPrompt, TemplateCapabilities
+from ninfer_core.api.request import Channel, GenerationRequest
+from ninfer_core.api.service import (
+    Admitted,
+    Finished,
+    FinishReason,
+    GenerationEvent,
+    ServedModel,
+    TextDelta,
+    Timings,
+    Usage,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """One answer. Each piece is one token; `pause_seconds` passes before every event.
+
+    `refusal` is raised instead of an answer by `start`, `failure` after the pieces instead of the end.
+    """
+
+    pieces: Sequence[tuple[Channel, str]] = (("content", "Hello"), ("content", " there."))
+    reason: FinishReason = "stop_token"
+    stop_string: str | None = None
+    prompt_tokens: int = 7
+    cached_tokens: int = 0
+    pause_seconds: float = 0.0
+    prompt_seconds: float = 0.5
+    generation_seconds: float = 2.0
+    refusal: RequestError | None = None
+    failure: RequestError | None = None
+
+
+class ScriptedService:
+    """GenerationService. Every answer follows `script`; what was asked is kept in `requests`.
+
+    `open_generations` says how many answers have not been closed: zero after every exchange, however it ended.
+    """
+
+    def __init__(self, script: Script | None = None, model_id: str = "scripted-model") -> None:
+        self.script = script or Script()
+        self.requests: list[GenerationRequest] = []
+        self.open_generations = 0
+        self.model = ServedModel(
+            model_id=model_id,
+            max_context=4096,
+            created_unix_seconds=1_700_000_000,
+            capabilities=TemplateCapabilities(
+                thinking_toggle=True,
+                efforts=("low", "medium", "xhigh"),
+                default_effort="xhigh",
+                preserve_thinking=True,
+                tools=False,
+            ),
+        )
+
+    async def start(self, request: GenerationRequest) -> ScriptedGeneration:
+        self.requests.append(request)
+        if self.script.refusal is not None:
+            raise self.script.refusal
+        self.open_generations += 1
+        return ScriptedGeneration(self, self.script, request)
+
+    async def count_tokens(self, request: GenerationRequest) -> int:
+        self.requests.append(request)
+        return self.script.prompt_tokens
+
+
+class ScriptedGeneration:
+    """Generation over one script."""
+
+    def __init__(self, service: ScriptedService, script: Script, request: GenerationRequest) -> None:
+        self._service = service
+        self._script = script
+        self._closed = False
+        self.prompt = PreparedPrompt(
+            text="".join(message.text for message in request.messages),
+            token_ids=tuple(range(script.prompt_tokens)),
+            initial_channel=script.pieces[0][0] if script.pieces else "content",
+            resolved=request.template,
+        )
+
+    async def __aiter__(self) -> AsyncIterator[GenerationEvent]:
+        script = self._script
+        await asyncio.sleep(script.pause_seconds)
+        yield Admitted(prompt_tokens=script.prompt_tokens, cached_tokens=script.cached_tokens)
+        for channel, text in script.pieces:
+            await asyncio.sleep(script.pause_seconds)
+            yield TextDelta(channel=channel, text=text)
+        if script.failure is not None:
+            raise script.failure
+        timings = Timings(
+            queue_seconds=0.0, prompt_seconds=script.prompt_seconds, generation_seconds=script.generation_seconds
+        )
+        yield Finished(reason=script.reason, stop_string=script.stop_string, usage=self._usage(), timings=timings)
+
+    async def aclose(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._service.open_generations -= 1
+
+    def _usage(self) -> Usage:
+        pieces = self._script.pieces
+        return Usage(
+            prompt_tokens=self._script.prompt_tokens,
+            cached_tokens=self._script.cached_tokens,
+            output_tokens=len(pieces),
+            reasoning_tokens=sum(channel == "reasoning" for channel, _ in pieces),
+        )

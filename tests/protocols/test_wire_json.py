@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ninfer_protocols.wire.json import MAX_DEPTH, decode_object
+
+from ninfer_core.api import RequestError
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b'"x"',
+        b"{",
+        b"3",
+        b'{"a": NaN}',
+        b'{"a": Infinity}',
+        b'{"a": -Infinity}',
+        b'{"a": 1e999}',
+        b'{"a": ' + b"9" * 5000 + b"}",
+        b'{"a": "\\ud800"}',
+        b'{"a": "\\ud800 and more text"}',
+        b'{"a": "\\udc00\\ud800"}',
+        b'{"\\ud800": 1}',
+        b'{"a": "\xff"}',
+        b'{"a": "\xed\xa0\x80"}',
+        b'{"\xc3": 1}',
+        b"\xef\xbb\xbf{}",
+        b'{"a": 1} x',
+        b'{"a": "\x00"}',
+    ],
+)
+def test_what_is_no_strict_json_object_is_refused(body: bytes) -> None:
+    with pytest.raises(RequestError) as raised:
+        decode_object(body)
+    assert raised.value.code == "invalid_json"
+
+
+def test_pairs_escapes_and_duplicates() -> None:
+    assert decode_object(b'{"a": "ok \\ud83d\\ude00 \\u0000"}') == {"a": "ok \U0001f600 \x00"}
+    assert decode_object(b'{"a": 4, "a": 5}') == {"a": 5}
+
+
+@pytest.mark.parametrize("opening", [b"[", b'{"a":'])
+def test_depth_is_bounded_and_cheap(opening: bytes) -> None:
+    begin = time.monotonic()
+    for depth in (MAX_DEPTH + 1, 900, 100_000):
+        closing = (b"]" if opening == b"[" else b"}") * depth
+        with pytest.raises(RequestError, match="nests deeper"):
+            decode_object(b'{"x":' + opening * depth + b"0" + closing + b"}")
+    assert time.monotonic() - begin < 2
+
+
+def test_the_deepest_legal_body() -> None:
+    depth = MAX_DEPTH - 1
+    assert decode_object(b'{"x":' + b"[" * depth + b"]" * depth + b"}")
+
+
+@given(st.dictionaries(st.text(), JSON_VALUES, max_size=5))
+def test_every_object_comes_back_in_its_order(value: dict[str, object]) -> None:
+    decoded = decode_object(json.dumps(value).encode())
+    assert decoded == value
+    assert list(decoded) == list(value)
+
+
+@given(st.binary(max_size=60))
+def test_no_bytes_raise_anything_else(body: bytes) -> None:
+    try:
+        decode_object(body)
+    except RequestError as error:
+        assert error.code == "invalid_json"
