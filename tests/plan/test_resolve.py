@@ -1,0 +1,247 @@
+"""The plan as a whole: what it says, what it is refused for, and what its digest depends on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ninfer_core.api.artifact import ArtifactHeader, TensorSpec
+from ninfer_core.api.errors import ArtifactInvalid, PlanRejected
+from ninfer_core.api.plan import ExecutionPlan
+from ninfer_core.plan.option_info import SecretText
+from ninfer_core.plan.options import ServeOptions, option_infos
+from ninfer_core.plan.resolve import resolve, resolve_for_serving
+from ninfer_core.plugins.registry import PluginRegistry
+
+BEHAVIOUR: dict[str, Any] = {
+    "max_context": 4096,
+    "kv_capacity": "auto",
+    "max_concurrency": 2,
+    "max_pending_requests": 17,
+    "pending_timeout_ms": 1,
+    "prefill_chunk": 128,
+    "default_max_tokens": 100,
+    "no_cuda_graph": True,
+    "no_prefix_reuse": True,
+    "no_thinking": True,
+    "preserve_thinking": True,
+    "temperature": 0.5,
+    "top_p": 0.5,
+    "top_k": 5,
+    "min_p": 0.1,
+    "presence_penalty": 0.5,
+    "frequency_penalty": 0.5,
+    "seed": 7,
+    "greedy": True,
+}
+"""An option that changes what is generated, how much fits or who waits, with a value that is not its default."""
+SERVER: dict[str, Any] = {
+    "host": "0.0.0.0",
+    "port": 1,
+    "api_key": SecretText("hunter2"),
+    "model_id": "other",
+    "max_request_mib": 1,
+    "cors": True,
+    "log_level": "debug",
+    "log_stats_interval_ms": 0,
+}
+"""An option that changes none of that."""
+NAMES = {"artifact", "family", "protocols", "device", "assume_device_memory", "kv_dtype", "spec"}
+"""Options that reach the plan as pins, device or artifact."""
+
+HYPOTHESIS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def test_every_built_option_is_sorted() -> None:
+    built = {name for name, info in option_infos().items() if info.built}
+    assert built == (set(BEHAVIOUR) | set(SERVER) | NAMES) - {"spec", "log_stats_interval_ms"}
+
+
+@given(chosen=st.sets(st.sampled_from(sorted(BEHAVIOUR))), server=st.sets(st.sampled_from(sorted(SERVER))))
+@HYPOTHESIS
+def test_digest_depends_on_behaviour_alone(
+    chosen: set[str], server: set[str], registry: PluginRegistry, toy: Any
+) -> None:
+    behaviour = {name: BEHAVIOUR[name] for name in chosen}
+    device, header = toy.cuda(4 * 2**30), toy.header()
+    plain = resolve(ServeOptions(**behaviour), registry, header, device)
+    with_server = resolve(
+        ServeOptions(**behaviour, **{name: SERVER[name] for name in server}), registry, header, device
+    )
+    assert plain.digest == with_server.digest
+    for name in set(BEHAVIOUR) - chosen:
+        changed = resolve(ServeOptions(**behaviour, **{name: BEHAVIOUR[name]}), registry, header, device)
+        # `auto` takes exactly what one request with the default context can use.
+        same = name == "kv_capacity" and "max_concurrency" not in chosen
+        assert (changed.digest == plain.digest) is same, name
+
+
+@given(chosen=st.sets(st.sampled_from(sorted(BEHAVIOUR))))
+@HYPOTHESIS
+def test_plan_survives_its_json(chosen: set[str], registry: PluginRegistry, toy: Any) -> None:
+    options = ServeOptions(**{name: BEHAVIOUR[name] for name in chosen})
+    plan = resolve(options, registry, toy.header(), toy.cuda())
+    again = msgspec.json.decode(msgspec.json.encode(plan), type=ExecutionPlan)
+    assert again == plan
+    assert again.digest == plan.digest
+
+
+@given(
+    rows=st.integers(1, 8),
+    max_context=st.integers(1, 32768),
+    chunk=st.integers(1, 20),
+    capacity=st.sampled_from([None, "auto"]),
+    cuda=st.booleans(),
+)
+@HYPOTHESIS
+def test_ledger_adds_up_to_the_device(
+    rows: int, max_context: int, chunk: int, capacity: str | None, cuda: bool, registry: PluginRegistry, toy: Any
+) -> None:
+    device = toy.cuda() if cuda else toy.cpu()
+    options = ServeOptions(
+        max_concurrency=rows, max_context=max_context, prefill_chunk=128 * chunk, kv_capacity=capacity
+    )
+    plan = resolve(options, registry, toy.header(), device)
+    assert plan.ledger.total_bytes == plan.ledger.device_bytes == device.memory_bytes
+    names = [line.name for line in plan.ledger.lines]
+    assert names == [
+        "device_context",
+        "weights",
+        "kv_pages",
+        "recurrent_state",
+        "round_records",
+        "row_buffers",
+        "workspace",
+        "graph_allowance",
+        "headroom",
+    ]
+    value_bytes = 2 if cuda else 4
+    bytes_of = {line.name: line.bytes for line in plan.ledger.lines}
+    assert bytes_of["weights"] == 512 * 64 * value_bytes
+    assert bytes_of["kv_pages"] == plan.capacities.kv_pages * 64 * 2 * 2 * (2 * 16 * 2)
+    assert bytes_of["recurrent_state"] == rows * 6 * (3 * 96 * value_bytes + 4 * 16 * 16 * 4)
+    assert bytes_of["round_records"] == rows * 6 * 4 * 16 * 4
+    assert bytes_of["device_context"] == (640 * 2**20 if cuda else 0)
+    # block tables and counters are int32; the rest of a row's inputs is small
+    tables = rows * 4 * (-(-max_context // 64) + 512)
+    assert 0 <= bytes_of["row_buffers"] - tables <= rows * 256
+
+
+@pytest.mark.contract("OPT-45")
+def test_what_a_plan_says(registry: PluginRegistry, toy: Any) -> None:
+    options = ServeOptions(temperature=0.5, seed=3, no_thinking=True, preserve_thinking=True)
+    plan = resolve(options, registry, toy.header(), toy.cpu())
+    assert [(pin.kind, pin.name, pin.package, pin.version) for pin in plan.pins] == [
+        ("family", "toy", "toy-plugins", "1.0"),
+        ("kv", "bf16", "toy-plugins", "1.0"),
+        ("protocol", "talk", "toy-plugins", "1.0"),
+    ]
+    assert plan.activation_dtype == "float32"
+    assert plan.geometry.token_domain == 490  # the smaller of what the family and the tokenizer say
+    assert (plan.sampling_overrides.temperature, plan.sampling_overrides.seed) == (0.5, 3)
+    assert plan.sampling_overrides.top_p is None
+    assert (plan.thinking.enable_thinking, plan.thinking.preserve_thinking) == (False, True)
+    assert plan.presets.non_thinking.temperature == 0.7
+    assert resolve(options, registry, toy.header(), toy.cuda()).activation_dtype == "bfloat16"
+
+
+@pytest.mark.contract("OPT-29", "OPT-30")
+def test_what_is_off_and_why(registry: PluginRegistry, toy: Any) -> None:
+    default = resolve(ServeOptions(), registry, toy.header(), toy.cuda()).features
+    assert default.cuda_graphs == default.prefix_reuse == default.tool_calls == "off (not built yet)"
+    assert default.speculation == default.vision == "off"
+    chosen = ServeOptions(no_cuda_graph=True, no_prefix_reuse=True)
+    features = resolve(chosen, registry, toy.header(), toy.cuda()).features
+    assert features.cuda_graphs == features.prefix_reuse == "off"
+    assert resolve(ServeOptions(), registry, toy.header(), toy.cpu()).features.cuda_graphs == "off (CPU)"
+
+
+def test_the_frontend_is_kept_for_serving(registry: PluginRegistry, toy: Any) -> None:
+    resolution = resolve_for_serving(ServeOptions(), registry, toy.header(), toy.cpu())
+    assert resolution.frontend.stop_token_ids == (1,)
+    assert resolution.plan == resolve(ServeOptions(), registry, toy.header(), toy.cpu())
+    assert resolution.family.pin == resolution.plan.pin("family")
+    assert resolution.kv.pin == resolution.plan.pin("kv")
+
+
+def test_options_and_plugin_names_are_refused_together(registry: PluginRegistry, toy: Any) -> None:
+    options = ServeOptions(
+        vision=True, draft_tokens=1, kv_dtype="fp8", spec="dflahs", protocols=("talk", "anthropic", "x"), family="toi"
+    )
+    with pytest.raises(PlanRejected) as caught:
+        resolve(options, registry, toy.header(), toy.cpu())
+    codes = sorted(problem.code for problem in caught.value.problems)
+    assert codes == ["not_built_yet"] * 4 + ["plugin_unknown"] * 3
+
+
+def test_wrong_tensors_are_refused_before_anything_else(registry: PluginRegistry, toy: Any) -> None:
+    header: ArtifactHeader = msgspec.structs.replace(
+        toy.header(),
+        tensors=(
+            TensorSpec(name="embed", shape=(512, 65), dtype="bfloat16"),
+            TensorSpec(name="stray", shape=(1,), dtype="bfloat16"),
+        ),
+    )
+    with pytest.raises(ArtifactInvalid) as caught:
+        resolve(ServeOptions(max_context=99999), registry, header, toy.cpu(0))
+    text = "\n".join(caught.value.problems)
+    assert "embed" in text
+    assert "stray" in text
+
+
+def test_too_little_memory(registry: PluginRegistry, toy: Any) -> None:
+    with pytest.raises(PlanRejected) as caught:
+        resolve(ServeOptions(max_context=32768, max_concurrency=4), registry, toy.header(), toy.cuda(645 * 2**20))
+    (problem,) = caught.value.problems
+    assert problem.code == "memory_exceeded"
+    for word in ("device_context 640.0 MiB", "weights", "kv_pages", "workspace", "too little"):
+        assert word in problem.message
+    assert "--max-context " in problem.remedy
+
+
+def test_template_that_cannot(registry: PluginRegistry, toy: Any) -> None:
+    options = ServeOptions(no_thinking=True, preserve_thinking=True)
+    with pytest.raises(PlanRejected) as caught:
+        resolve(options, registry, toy.header(thinking=False), toy.cpu())
+    assert [problem.code for problem in caught.value.problems] == ["template_cannot"] * 2
+
+
+def test_head_dimension_that_the_format_cannot_store(registry: PluginRegistry, toy: Any) -> None:
+    with pytest.raises(PlanRejected) as caught:
+        resolve(ServeOptions(), registry, toy.header(head_dim=24), toy.cpu())
+    (problem,) = caught.value.problems
+    assert problem.code == "plugin_incompatible"
+    assert "not 24" in problem.message
+
+
+STABLE = """
+import sys
+from ninfer_core.api.plan import DeviceInfo
+from ninfer_core.artifact import open_artifact
+from ninfer_core.plan.options import ServeOptions
+from ninfer_core.plan.resolve import resolve
+from ninfer_core.plugins.registry import PluginRegistry
+registry = PluginRegistry.discover(environment={})
+header = open_artifact(sys.argv[1], registry).header
+device = DeviceInfo(kind="cuda", index=0, name="x", memory_bytes=200 * 2**30, compute_capability="9.0")
+print(resolve(ServeOptions(), registry, header, device).digest, "torch" in sys.modules)
+"""
+
+
+def test_digest_is_the_same_in_every_process() -> None:
+    answers = set()
+    for hash_seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        command = [sys.executable, "-c", STABLE, "dummy:qwen3.6-35b-a3b"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, done.stderr
+        answers.add(done.stdout)
+    (answer,) = answers
+    assert answer.split()[1] == "False"

@@ -1,0 +1,129 @@
+"""Which plugins a plan is made of, and what is said when one cannot be had."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ninfer_core.api.errors import PlanRejected, Problem
+from ninfer_core.plan.options import ServeOptions
+from ninfer_core.plan.selection import claim_family, select_plugins
+from ninfer_core.plugins.registry import PluginRegistry
+
+HOOK = "from ninfer_core.api import hookimpl\n\n"
+CLAIMS_ALL = HOOK + "@hookimpl\ndef ninfer_family_match(header):\n    return True\n"
+LAYOUT = HOOK + "@hookimpl\ndef ninfer_kv_layout(head_dim):\n    ...\n"
+SPEC = HOOK + "@hookimpl\ndef ninfer_spec_needs(header, geometry):\n    ...\n"
+TALK = HOOK + "@hookimpl\ndef ninfer_protocol_build(context):\n    ...\n"
+
+
+def problem_of(options: ServeOptions, registry: PluginRegistry, toy: Any) -> Problem:
+    with pytest.raises(PlanRejected) as caught:
+        select_plugins(options, registry, toy.cpu())
+    (problem,) = caught.value.problems
+    return problem
+
+
+def test_defaults(registry: PluginRegistry, toy: Any) -> None:
+    selection = select_plugins(ServeOptions(), registry, toy.cpu())
+    assert selection.kv.name == "bf16"
+    assert selection.family is None
+    assert [offer.name for offer in selection.protocols] == ["talk"]
+
+
+@pytest.mark.contract("OPT-22", "OPT-23")
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        ({"kv_dtype": "fp8"}, "not_built_yet", "kv plugin 'fp8' (--kv-dtype)"),
+        ({"kv_dtype": "int8"}, "not_built_yet", "int8"),
+        ({"kv_dtype": "nvfp4"}, "not_built_yet", "nvfp4"),
+        ({"kv_dtype": "k8v4"}, "not_built_yet", "k8v4"),
+        ({"kv_dtype": "bf-16"}, "plugin_unknown", "did you mean 'bf16'?"),
+        ({"kv_dtype": "bf16@elsewhere"}, "plugin_unknown", "bf16@toy-plugins"),
+        ({"spec": "mtp"}, "not_built_yet", "mtp"),
+        ({"spec": "dflash2"}, "not_built_yet", "dflash2"),
+        ({"spec": "dlfash3"}, "plugin_unknown", "dlfash3"),
+        ({"protocols": ("openai-responses",)}, "not_built_yet", "openai-responses"),
+        ({"protocols": ("tolk",)}, "plugin_unknown", "did you mean 'talk'?"),
+        ({"family": "toi"}, "plugin_unknown", "did you mean 'toy'?"),
+    ],
+)
+def test_names_that_cannot_be_had(
+    options: dict[str, Any], code: str, words: str, registry: PluginRegistry, toy: Any
+) -> None:
+    problem = problem_of(ServeOptions(**options), registry, toy)
+    assert problem.code == code
+    assert words in problem.message
+    assert "ninfer plugins list --kind" in problem.remedy
+
+
+def test_a_promised_name_that_a_package_offers_is_used(make_registry: Any, toy: Any) -> None:
+    registry = make_registry({"their-kv": {"kv:fp8": LAYOUT}})
+    assert select_plugins(ServeOptions(kv_dtype="fp8"), registry, toy.cpu()).kv.package == "their-kv"
+
+
+def test_an_installed_drafter_cannot_run_yet(make_registry: Any, toy: Any) -> None:
+    registry = make_registry({"their-spec": {"spec:lookahead": SPEC}})
+    assert problem_of(ServeOptions(spec="lookahead"), registry, toy).code == "not_built_yet"
+
+
+def test_one_name_from_two_packages(make_registry: Any, toy: Any) -> None:
+    registry = make_registry({"their-kv": {"kv:bf16": LAYOUT}, "their-talk": {"protocol:talk": TALK}})
+    with pytest.raises(PlanRejected) as caught:
+        select_plugins(ServeOptions(), registry, toy.cpu())
+    assert [problem.code for problem in caught.value.problems] == ["plugin_ambiguous"] * 2
+    assert "bf16@toy-plugins" in caught.value.problems[0].message
+    chosen = ServeOptions(kv_dtype="bf16@their-kv", protocols=("talk@toy-plugins",))
+    selection = select_plugins(chosen, registry, toy.cpu())
+    assert selection.kv.package == "their-kv"
+    assert [offer.package for offer in selection.protocols] == ["toy-plugins"]
+
+
+def test_nothing_to_serve_with(toy: Any, registry: PluginRegistry) -> None:
+    without = PluginRegistry(offer for offer in registry.offers() if offer.kind != "protocol")
+    problem = problem_of(ServeOptions(), without, toy)
+    assert "no protocol plugin" in problem.message
+
+
+def test_problems_found_before_are_reported_with_them(toy: Any, registry: PluginRegistry) -> None:
+    earlier = Problem(code="option_conflict", message="m", remedy="r")
+    with pytest.raises(PlanRejected) as caught:
+        select_plugins(ServeOptions(kv_dtype="fp8"), registry, toy.cpu(), [earlier])
+    assert [problem.code for problem in caught.value.problems] == ["option_conflict", "not_built_yet"]
+    with pytest.raises(PlanRejected):
+        select_plugins(ServeOptions(), registry, toy.cpu(), [earlier])
+
+
+def test_family_that_claims(registry: PluginRegistry, toy: Any) -> None:
+    assert claim_family(None, registry, toy.header()).offer.name == "toy"
+
+
+def test_no_family_claims(registry: PluginRegistry, toy: Any) -> None:
+    with pytest.raises(PlanRejected) as caught:
+        claim_family(None, registry, toy.header(family="gpt"))
+    (problem,) = caught.value.problems
+    assert problem.code == "family_unknown"
+    assert "family 'gpt'" in problem.message
+    assert "installed: toy" in problem.message
+
+
+def test_a_broken_family_is_named_when_no_other_claims(make_registry: Any, toy: Any) -> None:
+    registry = make_registry({"their-family": {"family:broken": "import nothing_of_that_name"}})
+    assert claim_family(None, registry, toy.header()).offer.name == "toy"
+    with pytest.raises(PlanRejected) as caught:
+        claim_family(None, registry, toy.header(family="gpt"))
+    assert "nothing_of_that_name" in caught.value.problems[0].message
+
+
+def test_two_families_claim(make_registry: Any, toy: Any) -> None:
+    registry = make_registry({"their-family": {"family:greedy": CLAIMS_ALL}})
+    with pytest.raises(PlanRejected) as caught:
+        claim_family(None, registry, toy.header())
+    (problem,) = caught.value.problems
+    assert problem.code == "plugin_ambiguous"
+    assert "greedy@their-family 1.0" in problem.message
+    assert "toy@toy-plugins 1.0" in problem.message
+    named = select_plugins(ServeOptions(family="toy"), registry, toy.cpu()).family
+    assert claim_family(named, registry, toy.header()).offer.name == "toy"
