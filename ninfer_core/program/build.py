@@ -1,0 +1,103 @@
+"""From a plan to a program: pinned plugins, weights, pools, workspace, warm-up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+
+from ninfer_core.api.artifact import ArtifactHeader, WeightSource
+from ninfer_core.api.errors import StartFailed
+from ninfer_core.api.kv import KVCodec
+from ninfer_core.api.model import Model
+from ninfer_core.api.plan import ExecutionPlan
+from ninfer_core.engine.messages import Sampling
+from ninfer_core.engine.program import RowRound, RowSetup
+from ninfer_core.plan.pins import resolve_pinned
+from ninfer_core.plugins.registry import PluginRegistry
+from ninfer_core.program.pools import allocate_pools
+from ninfer_core.program.runner import DeviceProgram
+from ninfer_core.program.workspace import make_workspace
+
+OnPhase = Callable[[str, float], None]
+"""Called with the name and the seconds of each phase."""
+
+CPU_WARM_UP_TOKENS = 16
+"""On the CPU a warm-up only makes the first request's threads and caches; a whole chunk would cost seconds."""
+
+
+def device_of(plan: ExecutionPlan) -> torch.device:
+    """The device that the plan is for. Raises StartFailed when this machine does not have it."""
+    if plan.device.kind == "cpu":
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise StartFailed(
+            f"the plan is for {plan.device.name}, and torch finds no CUDA device here; "
+            "plan with --device cpu, or install a CUDA build of torch"
+        )
+    return torch.device(plan.device.kind, plan.device.index or 0)
+
+
+@torch.inference_mode()
+def build_program(
+    plan: ExecutionPlan,
+    header: ArtifactHeader,
+    weights: WeightSource,
+    registry: PluginRegistry,
+    device: torch.device,
+    on_phase: OnPhase,
+) -> DeviceProgram:
+    """A program that is ready to run. Raises the StartupErrors of the plugins, and StartFailed when the device does
+    not have the memory that the plan counts on."""
+    plugins = resolve_pinned(plan, registry)
+    (family,), (kv,) = plugins["family"], plugins["kv"]
+    with _phase("weights", on_phase):
+        model: Model = family.hook.ninfer_family_build(header=header, plan=plan, weights=weights, device=device)
+    with _phase("pools", on_phase):
+        codec: KVCodec = kv.hook.ninfer_kv_codec(layout=plan.kv_layout)
+        pools = allocate_pools(plan, device)
+        workspace = make_workspace(plan.ledger.line("workspace").bytes, device)
+        program = DeviceProgram(plan, model, codec, pools, workspace, device)
+    with _phase("warm-up", on_phase):
+        _warm_up(program, plan, device)
+    return program
+
+
+def _warm_up(program: DeviceProgram, plan: ExecutionPlan, device: torch.device) -> None:
+    """Run one prompt of the largest chunk and a round of every batch size, so that no request is the first to load a
+    kernel; on the CPU, a short prompt and one round."""
+    capacities = plan.capacities
+    on_cpu = device.type == "cpu"
+    rounds = 1 if on_cpu else capacities.max_concurrency
+    chunk = min(capacities.prefill_chunk, CPU_WARM_UP_TOKENS) if on_cpu else capacities.prefill_chunk
+    longest = min(chunk, capacities.max_context - rounds)
+    rows: list[int] = []
+    for prompt in (longest, *(1 for _ in range(rounds - 1))):
+        row = program.open_row(RowSetup(prompt, prompt + rounds, _WARM_UP_SAMPLING)) if prompt > 0 else None
+        if row is None:
+            break
+        program.prefill(row, [0] * prompt, last=True)
+        rows.append(row)
+        program.decode([RowRound(row=row, accepted=1) for row in rows])
+    for row in rows:
+        program.close_row(row)
+
+
+_WARM_UP_SAMPLING = Sampling(
+    temperature=1.0, top_p=0.95, top_k=20, min_p=0.0, presence_penalty=0.0, frequency_penalty=0.0, seed=0
+)
+
+
+@contextmanager
+def _phase(name: str, on_phase: OnPhase) -> Iterator[None]:
+    begin = time.monotonic()
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise StartFailed(
+            f"the device ran out of memory during '{name}' although the plan fits it: {error}; "
+            "another process may hold some of it"
+        ) from error
+    on_phase(name, time.monotonic() - begin)

@@ -1,0 +1,93 @@
+"""Every tensor that outlives a unit of work, allocated once from the plan. Nothing else in the program allocates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ninfer_core.api.artifact import TensorSpec
+from ninfer_core.api.plan import ExecutionPlan
+from ninfer_core.ops.sample import SamplerRows
+from ninfer_core.plan.memory import kv_planes, record_tensors, row_tensors, state_tensors
+
+
+@dataclass(frozen=True, slots=True)
+class RowBuffers:
+    """What the device keeps for each state slot between rounds, and the inputs of the round at hand.
+
+    A round of B rows has its inputs in the first 3 B elements of `round_inputs`, so that they arrive in one copy.
+    """
+
+    block_tables: torch.Tensor  # int32 [slots, pages of one context]
+    penalty_counts: torch.Tensor  # int32 [slots, vocabulary_rows]
+    lengths: torch.Tensor  # int64 [slots]: committed tokens in the KV cache
+    round_inputs: torch.Tensor  # int64 [3 * slots]: slots, accepted candidates, columns to fold
+    candidates: torch.Tensor  # int64 [slots, columns]: what the last unit offered
+    seeds: torch.Tensor  # int64 [slots]
+    top_k: torch.Tensor  # int64 [slots]
+    sampler: torch.Tensor  # float32 [slots, 5]: temperature, top_p, min_p, presence and frequency penalty
+
+    def sampler_rows(self, slots: torch.Tensor) -> SamplerRows:
+        """The sampler settings of `slots` [rows]."""
+        temperature, top_p, min_p, presence, frequency = self.sampler.index_select(0, slots).unbind(1)
+        return SamplerRows(
+            temperature=temperature,
+            top_p=top_p,
+            top_k=self.top_k.index_select(0, slots),
+            min_p=min_p,
+            presence_penalty=presence,
+            frequency_penalty=frequency,
+            seed=self.seeds.index_select(0, slots),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Pools:
+    """KV planes [layers, pages, kv_heads, page_tokens, elements] in the layout's order; state arrays
+    [layers, slots, *shape]; records [layers, slots, columns, *shape]."""
+
+    planes: tuple[torch.Tensor, ...]
+    state: dict[str, torch.Tensor]
+    records: dict[str, torch.Tensor]
+    rows: RowBuffers
+
+
+def allocate_pools(plan: ExecutionPlan, device: torch.device) -> Pools:
+    """All pools of the plan on `device`, their bytes exactly those of the ledger."""
+    capacities, geometry = plan.capacities, plan.geometry
+    columns = 1 + capacities.draft_tokens
+    planes = kv_planes(geometry, plan.kv_layout, capacities.kv_pages)
+    state = state_tensors(geometry, capacities.state_slots)
+    records = record_tensors(geometry, capacities.state_slots, columns)
+    rows = row_tensors(geometry, capacities)
+    for line, specs in (
+        ("kv_pages", planes),
+        ("recurrent_state", state),
+        ("round_records", records),
+        ("row_buffers", rows),
+    ):
+        _check_ledger(plan, line, specs)
+    return Pools(
+        # Attention masks what was never written, so pages need no first value.
+        planes=tuple(torch.empty(spec.shape, dtype=_dtype(spec), device=device) for spec in planes),
+        state=_zeros(state, device),
+        records=_zeros(records, device),
+        rows=RowBuffers(**_zeros(rows, device)),
+    )
+
+
+def _check_ledger(plan: ExecutionPlan, name: str, specs: Sequence[TensorSpec]) -> None:
+    planned, allocated = plan.ledger.line(name).bytes, sum(spec.bytes for spec in specs)
+    assert planned == allocated, f"the plan has {planned} bytes for {name} and the program allocates {allocated}"
+
+
+def _zeros(specs: Sequence[TensorSpec], device: torch.device) -> dict[str, torch.Tensor]:
+    return {spec.name: torch.zeros(spec.shape, dtype=_dtype(spec), device=device) for spec in specs}
+
+
+def _dtype(spec: TensorSpec) -> torch.dtype:
+    dtype = getattr(torch, spec.dtype)
+    assert isinstance(dtype, torch.dtype), f"{spec.name} has dtype {spec.dtype}, which torch does not know"
+    return dtype

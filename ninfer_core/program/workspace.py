@@ -1,0 +1,52 @@
+"""Where temporaries come from: on CUDA the workspace line of the ledger is taken from the driver at start, in one
+block, and left with torch's caching allocator, so that temporaries are carved from it and the device's memory does
+not grow afterwards. On the CPU there is nothing to set aside."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import structlog
+import torch
+
+ALLOWED_GROWTH_BYTES = 64 * 1024 * 1024
+"""Small temporaries (under 1 MiB) are served from 2 MiB segments of their own, beside the block; issue 2 allows every
+line of the ledger to be off by this much."""
+
+
+class Workspace(Protocol):
+    def check(self) -> None:
+        """Say so, with the numbers, when temporaries have outgrown the line of the ledger."""
+        ...
+
+
+class HostWorkspace:
+    """The CPU's allocator is the system's."""
+
+    def check(self) -> None:
+        return
+
+
+class CudaWorkspace:
+    """Made after weights and pools, so that everything reserved from here on is temporaries."""
+
+    def __init__(self, planned_bytes: int, device: torch.device) -> None:
+        self._device = device
+        self._planned_bytes = planned_bytes
+        self._log = structlog.get_logger("ninfer.program")
+        torch.cuda.empty_cache()  # what loading the weights left over
+        block = torch.empty(planned_bytes, dtype=torch.uint8, device=device)
+        del block
+        self._limit_bytes = torch.cuda.memory_reserved(device) + ALLOWED_GROWTH_BYTES
+
+    def check(self) -> None:
+        reserved = torch.cuda.memory_reserved(self._device)
+        if reserved <= self._limit_bytes:
+            return
+        over = reserved - self._limit_bytes + ALLOWED_GROWTH_BYTES
+        self._log.warning("workspace_outgrown", planned_bytes=self._planned_bytes, grown_by_bytes=over)
+        self._limit_bytes = reserved + ALLOWED_GROWTH_BYTES
+
+
+def make_workspace(planned_bytes: int, device: torch.device) -> Workspace:
+    return CudaWorkspace(planned_bytes, device) if device.type == "cuda" else HostWorkspace()
