@@ -70,7 +70,7 @@ class _Vocabulary(msgspec.Struct):
 
 
 class _Tokenizer(msgspec.Struct):
-    model: _Vocabulary
+    model: _Vocabulary | None = None
     added_tokens: list[_AddedToken] = []
 
 
@@ -79,11 +79,14 @@ class _TokenizerConfig(msgspec.Struct):
 
 
 def _token_domain(header: ArtifactHeader, vocabulary_rows: int) -> int:
-    """One more than the largest id the tokenizer can produce or print; rows past it are padding."""
-    if "tokenizer.json" not in header.resources:
-        return _PUBLISHED_DOMAINS.get(vocabulary_rows, vocabulary_rows)
+    """One more than the largest id the tokenizer can produce or print; rows past it are padding.
+
+    Without a vocabulary (none is there, or it is built on demand) it is the published one, known by its rows.
+    """
     try:
-        tokenizer = msgspec.json.decode(header.resources["tokenizer.json"], type=_Tokenizer)
+        tokenizer = msgspec.json.decode(header.resources.get("tokenizer.json", b"{}"), type=_Tokenizer)
+        if tokenizer.model is None:
+            return _PUBLISHED_DOMAINS.get(vocabulary_rows, vocabulary_rows)
         more = msgspec.json.decode(header.resources.get("tokenizer_config.json", b"{}"), type=_TokenizerConfig)
         ids = [*tokenizer.model.vocab.values(), *(token.id for token in tokenizer.added_tokens)]
         domain = 1 + max([*ids, *(int(number) for number in more.added_tokens_decoder)], default=-1)
