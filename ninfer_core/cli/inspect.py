@@ -71,7 +71,7 @@ def _identity(report: ArtifactReport) -> str:
         ]
     if report.geometry is not None:
         fields += _geometry(report.geometry)
-    fields.append(("state", "valid" if report.valid else f"cannot be used: {len(report.problems)} problems"))
+    fields.append(("state", "valid" if report.valid else _refusal(len(report.problems))))
     return table(None, fields)
 
 
@@ -95,3 +95,7 @@ def _dtypes(bytes_by_dtype: dict[str, int]) -> str:
 def _printable(text: str) -> str:
     """As it is, or escaped when printing it could do something to a terminal."""
     return text if text.isprintable() else quoted(text)
+
+
+def _refusal(problems: int) -> str:
+    return f"cannot be used: {problems} problem{'' if problems == 1 else 's'}"

@@ -17,7 +17,7 @@ from ninfer_core.testing.plugins import write_plugin_package
 VOCABULARY = 16
 HIDDEN = 8
 
-FAMILY_MODULE = '''
+FAMILY_MODULE = """
 from ninfer_core.api import *
 
 def toy_specs(config, dtype="bfloat16"):
@@ -58,7 +58,7 @@ def ninfer_family_dummies():
     identity = ArtifactIdentity(model_id="toy-small", weights_id="bf16", family="toy", format_version=0)
     return {"toy-small": ArtifactHeader(source="", identity=identity, config=config, resources={},
                                         tensors=tuple(toy_specs(config)))}
-'''
+"""
 
 RESOURCES: Mapping[str, bytes] = {
     "tokenizer.json": b'{"model": {}}',
