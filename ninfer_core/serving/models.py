@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from litestar import get
+from litestar import Request, get
 from litestar.handlers import HTTPRouteHandler
 
 from ninfer_core.api.errors import ModelNotFound
@@ -27,8 +27,8 @@ def model_handlers(model: ServedModel) -> Sequence[HTTPRouteHandler]:
 
     # A path parameter, because a public id may contain a slash.
     @get("/v1/models/{model_id:path}", sync_to_thread=False)
-    def get_model(model_id: str) -> dict[str, Any]:
-        asked = model_id.removeprefix("/")
+    def get_model(request: Request[Any, Any, Any]) -> dict[str, Any]:
+        asked = str(request.path_params["model_id"]).removeprefix("/")
         if asked != model.model_id:
             raise ModelNotFound(asked=asked, served=model.model_id)
         return described
