@@ -9,20 +9,23 @@ OPENERS = ("Hey, ", "Ok, ", "Hi! ", "Hello, ", "Quick question: ", "So, ", "Hi, 
 CLOSERS = (" Thanks!", " Thank you.", " Please.", " Thanks", " thx")
 
 
-def phrase(rng: random.Random, templates: Sequence[str], **slots: object) -> str:
+def phrase(rng: random.Random, templates: Sequence[str], *, polite: bool = True, **slots: object) -> str:
     """One template, loosened, with its `{slots}` filled. Slot values are never altered."""
-    return loosen(rng, rng.choice(templates)).format(**slots)
+    return loosen(rng, rng.choice(templates), polite=polite).format(**slots)
 
 
-def loosen(rng: random.Random, template: str) -> str:
-    """Changes only the fixed words of a template, so answers that copy a slot stay deterministic."""
+def loosen(rng: random.Random, template: str, *, polite: bool = True) -> str:
+    """Changes only the fixed words of a template, so answers that copy a slot stay deterministic.
+
+    `polite=False` adds no greeting and no thanks, where those would change what the reply should be.
+    """
     lower = rng.random() < 0.35
-    if rng.random() < 0.12:
+    if polite and rng.random() < 0.12:
         opener = rng.choice(OPENERS)
         template = opener + (template[0].lower() + template[1:] if opener.endswith(", ") else template)
     # A template ending in a slot (a list, a passage) must end exactly there.
     if not template.endswith("}"):
-        template = _loosen_end(rng, template)
+        template = _loosen_end(rng, template, CLOSERS if polite else ("",))
     if lower:
         template = template.lower()
         if rng.random() < 0.4:
@@ -30,14 +33,14 @@ def loosen(rng: random.Random, template: str) -> str:
     return template
 
 
-def _loosen_end(rng: random.Random, template: str) -> str:
+def _loosen_end(rng: random.Random, template: str, closers: Sequence[str]) -> str:
     draw = rng.random()
     if draw < 0.25:
         return template.rstrip("?.!")
     if draw < 0.30:
         return template + template[-1]
     if draw < 0.38:
-        return template + rng.choice(CLOSERS)
+        return template + rng.choice(closers)
     return template
 
 

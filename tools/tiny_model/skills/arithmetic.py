@@ -45,6 +45,14 @@ def arithmetic(rng: random.Random) -> Episode:
     else:
         b, quotient = rng.randint(1, 12), rng.randint(0, 12)
         operation, a = "/", b * quotient
+    return graded_calculation(rng, operation, a, b)
+
+
+def easy_sum(rng: random.Random) -> Episode:
+    return graded_calculation(rng, rng.choice("+-"), rng.randint(10, 99), rng.randint(0, 10))
+
+
+def graded_calculation(rng: random.Random, operation: str, a: int, b: int) -> Episode:
     exchange = calculation(rng, operation, a, b)
     # Sums are held out by operands: a held-out sum is never seen in any wording. Times tables are facts.
     return single("arithmetic", exchange, split_key=f"{a}{operation}{b}" if operation in "+-" else None)

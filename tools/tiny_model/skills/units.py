@@ -48,13 +48,13 @@ def units(rng: random.Random) -> Episode:
     down = rng.random() < 0.55
     before, after = (amount, in_small) if down else (in_small, amount)
     source, target = (conversion.large, conversion.small) if down else (conversion.small, conversion.large)
-    left, right = f"{plain(before)} {source[0]}", f"{plain(after)} {target[0]}"
+    left, right = measure(before, source[0]), measure(after, target[0])
     sign = "x" if down else "/"
     exchange = Exchange(
-        user=phrase(rng, FORMS, n=plain(before), a=rng.choice(source), b=rng.choice(target)),
+        user=phrase(rng, FORMS, n=plain(before), a=named(before, rng.choice(source)), b=rng.choice(target)),
         answer=f"{left} = {right}",
         intent=f"I convert {left} to {target[0]}.",
-        steps=f"1 {conversion.large[0]} is {conversion.factor} {conversion.small[0]}.\n"
+        steps=f"{measure(Decimal(1), conversion.large[0])} is {conversion.factor} {conversion.small[0]}.\n"
         f"{work(before, conversion.factor) if down else ''}{plain(before)} {sign} {conversion.factor} = {plain(after)}.",
     )
     return single("units", exchange)
@@ -66,6 +66,14 @@ def quantity(rng: random.Random, conversion: Conversion) -> Decimal:
         return whole
     digits = rng.choice((1, 1, 2)) if conversion.factor >= 100 else 1
     return Decimal(rng.randint(1, conversion.most * 10**digits)) / 10**digits
+
+
+def measure(amount: Decimal, unit: str) -> str:
+    return f"{plain(amount)} {named(amount, unit)}"
+
+
+def named(amount: Decimal, unit: str) -> str:
+    return unit[:-1] if amount == 1 and len(unit) > 2 and unit.endswith("s") else unit
 
 
 def plain(value: Decimal) -> str:

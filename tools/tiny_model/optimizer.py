@@ -1,0 +1,87 @@
+"""Muon for the hidden matrices, AdamW for everything else.
+
+Muon replaces the momentum of a matrix by a nearby orthogonal matrix, so all directions learn at one speed; a small
+model on synthetic text gets about twice as far per step with it as with AdamW alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+# Quintic iteration coefficients that push all singular values towards one in five rounds, starting below one.
+QUINTIC = (3.4445, -4.7750, 2.0315)
+
+
+def orthogonal(stack: Tensor, rounds: int = 5) -> Tensor:
+    """[count, rows, columns] -> about orthogonal, in bfloat16."""
+    x = stack.bfloat16()
+    wide = x.shape[-2] > x.shape[-1]
+    if wide:
+        x = x.transpose(-1, -2)
+    x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+    first, third, fifth = QUINTIC
+    for _ in range(rounds):
+        square = x @ x.transpose(-1, -2)
+        x = first * x + (third * square + fifth * square @ square) @ x
+    return x.transpose(-1, -2) if wide else x
+
+
+class Muon:
+    """Matrices of one shape are stacked and updated together."""
+
+    def __init__(self, matrices: Iterable[Tensor], *, momentum: float = 0.95, decay: float = 0.01) -> None:
+        shapes: defaultdict[torch.Size, list[Tensor]] = defaultdict(list)
+        for matrix in matrices:
+            shapes[matrix.shape].append(matrix)
+        self.groups = [(group, torch.zeros_like(torch.stack(group))) for group in shapes.values()]
+        self.momentum = momentum
+        self.decay = decay
+
+    @torch.no_grad()
+    def step(self, rate: float) -> None:
+        for group, velocity in self.groups:
+            gradient = torch.stack([matrix.grad for matrix in group if matrix.grad is not None])
+            velocity.lerp_(gradient, 1 - self.momentum)
+            # Looks one step ahead (Nesterov), then scales so that tall and wide matrices move alike.
+            update = orthogonal(gradient.lerp(velocity, self.momentum))
+            scale = max(1.0, update.shape[-2] / update.shape[-1]) ** 0.5
+            for matrix, change in zip(group, update, strict=True):
+                matrix.mul_(1 - rate * self.decay).add_(change, alpha=-rate * scale)
+
+
+class Optimizer:
+    """Both halves behind one `step(share)`, where share in [0, 1] scales the peak rates."""
+
+    def __init__(self, model: nn.Module, *, muon_rate: float, adam_rate: float) -> None:
+        named = dict(model.named_parameters())
+        small = ("embed_tokens", "in_proj_a", "in_proj_b")
+        hidden = {name for name, weight in named.items() if weight.dim() == 2 and not any(part in name for part in small)}
+        self.muon = Muon(named[name] for name in hidden_order(named, hidden))
+        rest = [weight for name, weight in named.items() if name not in hidden]
+        self.adam = torch.optim.AdamW(rest, lr=adam_rate, betas=(0.9, 0.98), weight_decay=0.0, fused=rest[0].is_cuda)
+        self.muon_rate, self.adam_rate = muon_rate, adam_rate
+
+    def step(self, share: float) -> None:
+        self.muon.step(self.muon_rate * share)
+        for group in self.adam.param_groups:
+            group["lr"] = self.adam_rate * share
+        self.adam.step()
+        self.adam.zero_grad(set_to_none=True)
+        for matrices, _ in self.muon.groups:
+            for matrix in matrices:
+                matrix.grad = None
+
+
+def hidden_order(named: dict[str, nn.Parameter], hidden: set[str]) -> list[str]:
+    """The model's own order: a set would stack the matrices differently on every run."""
+    return [name for name in named if name in hidden]
+
+
+def schedule(step: int, steps: int, *, warm_up: int = 100, cooling: float = 0.45) -> float:
+    """Warm-up, a plateau, then a straight line to zero over the last `cooling` share of the steps."""
+    left = (steps - step) / (steps * cooling)
+    return min(1.0, (step + 1) / warm_up, left)
