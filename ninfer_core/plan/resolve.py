@@ -1,7 +1,7 @@
 """Options, plugins, an artifact's header and a device in; the frozen plan out.
 
-Stages, each of which reports all of its problems together: options and plugin names; the artifact's family, geometry
-and inventory; capacities; memory; what the chat template can do. Nothing is allocated and no weight is read.
+Stages, each of which reports all of its problems together: options and plugin names; what the plugins need of one
+another; the artifact's family, geometry and inventory; capacities; memory; what the chat template can do. Nothing is allocated and no weight is read.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from ninfer_core.artifact.inventory import inventory_problems
 from ninfer_core.plan.capacities import fitted_capacities, wanted_capacities
 from ninfer_core.plan.option_rules import option_problems
 from ninfer_core.plan.options import ServeOptions
-from ninfer_core.plan.selection import claim_family, select_plugins
+from ninfer_core.plan.selection import claim_family, require_capabilities, select_plugins
 from ninfer_core.plan.sizing import Sizing
+from ninfer_core.plugins.capabilities import capability_problems
 from ninfer_core.plugins.loading import LoadedPlugin
 from ninfer_core.plugins.offer import PluginOffer
 from ninfer_core.plugins.registry import PluginRegistry
@@ -62,6 +63,9 @@ def resolve_for_serving(
     """`resolve`, keeping the frontend and the plugins that it had to build."""
     selection = select_plugins(options, registry, device, option_problems(options))
     family = claim_family(selection.family, registry, header)
+    require_capabilities((family.offer, selection.kv, *selection.protocols), registry)
+    if problems := capability_problems((family.offer, selection.kv, *selection.protocols), registry.offers()):
+        raise PlanRejected(problems)
     kv = registry.load(selection.kv)
     activation_dtype = "float32" if device.kind == "cpu" else "bfloat16"
     geometry = _geometry(family, header, activation_dtype)

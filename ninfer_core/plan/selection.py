@@ -10,6 +10,7 @@ from ninfer_core.api.errors import PlanRejected, PluginUnknown, Problem, Startup
 from ninfer_core.api.plan import DeviceInfo
 from ninfer_core.plan.option_rules import not_built
 from ninfer_core.plan.options import ServeOptions
+from ninfer_core.plugins.capabilities import capability_problems
 from ninfer_core.plugins.claims import claiming_families
 from ninfer_core.plugins.loading import LoadedPlugin
 from ninfer_core.plugins.offer import PluginOffer, standing
@@ -118,6 +119,13 @@ def claim_family(named: PluginOffer | None, registry: PluginRegistry, header: Ar
         f"no model family claims {artifact}; installed: {installed}{broken}",
         "install the family's plugin, or name one with --family",
     )
+
+
+def require_capabilities(selected: Sequence[PluginOffer], registry: PluginRegistry) -> None:
+    """Raises PlanRejected with everything that the manifests of the selected plugins say against each other."""
+    problems = capability_problems(selected, registry.offers())
+    if problems:
+        raise PlanRejected(problems)
 
 
 def _rejected(code: str, message: str, remedy: str) -> PlanRejected:
