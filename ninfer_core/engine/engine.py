@@ -11,8 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-import structlog
-
 from ninfer_core.api.errors import (
     ContextLengthExceeded,
     GenerationFailed,
@@ -33,6 +31,7 @@ from ninfer_core.engine.program import Program, RowRound
 from ninfer_core.engine.records import RequestRecord
 from ninfer_core.engine.scheduler import DecodeRound, PrefillChunk, Scheduler
 from ninfer_core.engine.session import Ending, OutputSession, SessionStep
+from ninfer_core.telemetry import Log, create_log
 
 Publish = Callable[[EngineMessage], None]
 """Takes one message; called from the engine thread and, for refusals, from whichever thread posts."""
@@ -48,6 +47,7 @@ class Engine:
         frontend: Frontend,
         publish: Publish,
         clock: Callable[[], float] = time.monotonic,
+        log: Log | None = None,
     ) -> None:
         capacities = plan.capacities
         self._program = program
@@ -63,7 +63,7 @@ class Engine:
         self._scheduler = Scheduler(prefill_chunk=capacities.prefill_chunk)
         self._records: dict[int, RequestRecord] = {}
         self._shutdown: Shutdown | None = None
-        self._log = structlog.get_logger("ninfer.engine")
+        self._log = create_log() if log is None else log
 
     def post(self, message: FrontMessage) -> None:
         """Hand a message over; thread-safe, never blocks on the device.

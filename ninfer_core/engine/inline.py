@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from types import TracebackType
 
@@ -13,6 +12,7 @@ from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.engine.engine import Engine, Publish
 from ninfer_core.engine.messages import FrontMessage, PhaseDone, Ready, Shutdown
 from ninfer_core.engine.program import Program
+from ninfer_core.telemetry import Log
 
 OnPhase = Callable[[str, float], None]
 """Called with the name and the seconds of each phase of the start."""
@@ -27,11 +27,20 @@ class InlineEngine:
     As a context manager it starts on entry and stops on exit, ending what is still open.
     """
 
-    def __init__(self, plan: ExecutionPlan, frontend: Frontend, build_program: BuildProgram, publish: Publish) -> None:
+    def __init__(
+        self,
+        plan: ExecutionPlan,
+        frontend: Frontend,
+        build_program: BuildProgram,
+        publish: Publish,
+        log: Log | None = None,
+    ) -> None:
         self._plan = plan
         self._frontend = frontend
         self._build_program = build_program
         self._publish = publish
+        self._log = log
+        self._succeeded = False
         self._engine: Engine | None = None
         self._start_error: BaseException | None = None
         self._started = threading.Event()
@@ -52,8 +61,18 @@ class InlineEngine:
         self._engine.post(message)
 
     @property
+    def ready(self) -> bool:
+        """Whether `post` may be called."""
+        return self._engine is not None
+
+    @property
     def alive(self) -> bool:
         return self._thread.is_alive()
+
+    def wait(self) -> bool:
+        """Until the engine has ended by itself or been shut down; whether it did its work to the end."""
+        self._thread.join()
+        return self._succeeded
 
     def stop(self, *, drain: bool = False, timeout_seconds: float | None = None) -> bool:
         """Shut down and wait for the thread; whether it has ended within the time."""
@@ -72,18 +91,16 @@ class InlineEngine:
         self.stop()
 
     def _run(self) -> None:
-        begin = time.monotonic()
         try:
             program = self._build_program(self._phase_done)
-            self._engine = Engine(self._plan, program, self._frontend, self._publish)
+            self._engine = Engine(self._plan, program, self._frontend, self._publish, log=self._log)
         except BaseException as error:
             self._start_error = error
             self._started.set()
             return
-        self._publish(PhaseDone(name="total", seconds=time.monotonic() - begin))
         self._publish(Ready(plan_digest=self._plan.digest))
         self._started.set()
-        self._engine.run()
+        self._succeeded = self._engine.run()
 
     def _phase_done(self, name: str, seconds: float) -> None:
         self._publish(PhaseDone(name=name, seconds=seconds))

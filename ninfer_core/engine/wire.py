@@ -31,10 +31,12 @@ class FrameInvalid(NinferError):
 
 
 class EngineStart(msgspec.Struct, frozen=True, kw_only=True, tag="start"):
-    """The first frame to a new engine process. `source` is the artifact as `open_artifact` takes it."""
+    """The first frame to a new engine process. `source` is the artifact as `open_artifact` takes it, `log_level`
+    a word of `telemetry.LEVELS`."""
 
     plan: ExecutionPlan
     source: str | None
+    log_level: str = "info"
 
 
 def encode_frame(message: FrontMessage | EngineMessage | EngineStart) -> bytes:

@@ -4,9 +4,9 @@ not grow afterwards. On the CPU there is nothing to set aside."""
 
 from __future__ import annotations
 
+import logging
 from typing import Protocol
 
-import structlog
 import torch
 
 ALLOWED_GROWTH_BYTES = 64 * 1024 * 1024
@@ -33,7 +33,7 @@ class CudaWorkspace:
     def __init__(self, planned_bytes: int, device: torch.device) -> None:
         self._device = device
         self._planned_bytes = planned_bytes
-        self._log = structlog.get_logger("ninfer.program")
+        self._log = logging.getLogger("ninfer.program")
         torch.cuda.empty_cache()  # what loading the weights left over
         block = torch.empty(planned_bytes, dtype=torch.uint8, device=device)
         del block
@@ -44,7 +44,7 @@ class CudaWorkspace:
         if reserved <= self._limit_bytes:
             return
         over = reserved - self._limit_bytes + ALLOWED_GROWTH_BYTES
-        self._log.warning("workspace_outgrown", planned_bytes=self._planned_bytes, grown_by_bytes=over)
+        self._log.warning("temporaries outgrew the %d bytes planned for them by %d bytes", self._planned_bytes, over)
         self._limit_bytes = reserved + ALLOWED_GROWTH_BYTES
 
 

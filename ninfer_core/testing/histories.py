@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections import defaultdict
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ from ninfer_core.api.request import Channel
 from ninfer_core.api.service import Admitted, Finished, TextDelta
 from ninfer_core.engine.engine import Engine
 from ninfer_core.engine.messages import Cancel, EngineMessage, Event, Failed, Sampling, Submit
+from ninfer_core.telemetry import create_log
 from ninfer_core.testing.simulated_program import (
     STOP_TOKEN,
     THINK_END_TOKEN,
@@ -80,9 +82,11 @@ class Bench:
     clock: Clock = field(default_factory=Clock)
     observer: Observer = field(default_factory=Observer)
     submitted: dict[int, Submit] = field(default_factory=dict)
+    log: io.StringIO = field(default_factory=io.StringIO)
 
     def __post_init__(self) -> None:
-        self.engine = Engine(self.plan, self.program, SimulatedFrontend(), self.observer, self.clock)
+        log = create_log(stream=self.log)
+        self.engine = Engine(self.plan, self.program, SimulatedFrontend(), self.observer, self.clock, log)
 
     def submit(
         self,

@@ -1,0 +1,216 @@
+"""The engine as a process of its own, on the tiny random model."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+import pytest
+
+from ninfer_core.api import ExecutionPlan
+from ninfer_core.api.service import Admitted, Finished, TextDelta
+from ninfer_core.artifact import open_artifact
+from ninfer_core.engine.messages import (
+    EngineMessage,
+    Event,
+    Failed,
+    Fatal,
+    FrontMessage,
+    PhaseDone,
+    Ready,
+    Shutdown,
+    Submit,
+)
+from ninfer_core.engine.process import Publisher
+from ninfer_core.engine.wire import BlockingReader, EngineStart, encode_frame, engine_decoder
+from ninfer_core.plugins import PluginRegistry
+from ninfer_core.testing.histories import sampling
+from ninfer_core.testing.tiny import tiny_plan, write_tiny_artifact
+
+SECONDS = 60.0
+"""Longest wait for anything here; a process takes two or three to start."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    plan: ExecutionPlan
+    source: str
+
+
+@dataclass
+class EngineProcess:
+    """The front's end of an engine process."""
+
+    process: subprocess.Popen[bytes]
+    connection: socket.socket
+    stream: BinaryIO
+
+    def send(self, message: FrontMessage | EngineStart) -> None:
+        self.connection.sendall(encode_frame(message))
+
+    def until_end(self) -> list[EngineMessage]:
+        reader = BlockingReader(self.stream, engine_decoder())
+        return list(iter(reader.read, None))
+
+    def until_ready(self) -> list[EngineMessage]:
+        reader = BlockingReader(self.stream, engine_decoder())
+        messages: list[EngineMessage] = []
+        while not messages or not isinstance(messages[-1], Ready):
+            message = reader.read()
+            assert message is not None, f"ended after {messages}"
+            messages.append(message)
+        return messages
+
+    def next_event(self) -> EngineMessage | None:
+        return BlockingReader(self.stream, engine_decoder()).read()
+
+
+@pytest.fixture(scope="module")
+def subject(tmp_path_factory: pytest.TempPathFactory) -> Subject:
+    source = str(write_tiny_artifact(tmp_path_factory.mktemp("engine") / "tiny.ninfer"))
+    registry = PluginRegistry.discover()
+    plan = tiny_plan(registry, open_artifact(source, registry).header, max_context=256, max_concurrency=2)
+    return Subject(plan, source)
+
+
+@pytest.fixture
+def engine() -> Iterator[EngineProcess]:
+    ours, theirs = socket.socketpair()
+    ours.settimeout(SECONDS)
+    with theirs:
+        command = [sys.executable, "-m", "ninfer_core.engine.process", "--socket-fd", str(theirs.fileno())]
+        process = subprocess.Popen(command, pass_fds=(theirs.fileno(),), env={**os.environ, "OMP_NUM_THREADS": "1"})
+    with ours, ours.makefile("rb") as stream:
+        yield EngineProcess(process, ours, stream)
+    process.kill()
+    process.wait()
+
+
+def submit(request_id: int, max_output_tokens: int = 30) -> Submit:
+    now = time.monotonic()
+    return Submit(
+        request_id=request_id,
+        token_ids=(65, 66, 67),
+        initial_channel="content",
+        sampling=sampling(request_id),
+        max_output_tokens=max_output_tokens,
+        stop=(),
+        stop_channels=("content",),
+        received_monotonic=now,
+        deadline_monotonic=now + SECONDS,
+    )
+
+
+def test_requests_over_the_socket(subject: Subject, engine: EngineProcess) -> None:
+    engine.send(EngineStart(plan=subject.plan, source=subject.source))
+    started = engine.until_ready()
+    assert started[-1] == Ready(plan_digest=subject.plan.digest)
+    assert {message.name for message in started if isinstance(message, PhaseDone)} >= {"weights", "pools", "warm-up"}
+    for request_id in range(5):
+        engine.send(submit(request_id))
+    # SIGINT belongs to the front; SIGTERM finishes what was submitted.
+    engine.process.send_signal(signal.SIGINT)
+    first = engine.next_event()
+    assert isinstance(first, Event) and isinstance(first.event, Admitted)
+    engine.process.send_signal(signal.SIGTERM)
+    messages = engine.until_end()
+    finished = {m.request_id: m.event for m in messages if isinstance(m, Event) and isinstance(m.event, Finished)}
+    assert sorted(finished) == list(range(5))
+    assert any(isinstance(m, Event) and isinstance(m.event, TextDelta) for m in messages)
+    assert engine.process.wait(SECONDS) == 0
+
+
+def test_the_engine_ends_when_the_socket_does(subject: Subject, engine: EngineProcess) -> None:
+    engine.send(EngineStart(plan=subject.plan, source=subject.source))
+    engine.until_ready()
+    engine.send(submit(1, max_output_tokens=200))
+    engine.connection.shutdown(socket.SHUT_RDWR)
+    began = time.monotonic()
+    engine.process.wait(SECONDS)
+    assert time.monotonic() - began < 5.0
+
+
+def test_the_engine_dies_with_its_parent(subject: Subject, tmp_path: Path) -> None:
+    parent = """
+import os, socket, subprocess, sys
+ours, theirs = socket.socketpair()
+command = [sys.executable, "-m", "ninfer_core.engine.process", "--socket-fd", str(theirs.fileno())]
+child = subprocess.Popen(command, pass_fds=(theirs.fileno(), ours.fileno()))
+ours.sendall(open(sys.argv[1], "rb").read())
+print(child.pid, flush=True)
+ours.recv(1)
+os.kill(os.getpid(), 9)
+"""
+    frame = tmp_path / "start"
+    frame.write_bytes(encode_frame(EngineStart(plan=subject.plan, source=subject.source)))
+    # The engine inherits both ends of the pair here, so the end of the socket alone would not tell it.
+    running = subprocess.run([sys.executable, "-c", parent, str(frame)], capture_output=True, timeout=SECONDS)
+    assert running.returncode == -signal.SIGKILL
+    pid = int(running.stdout)
+    deadline = time.monotonic() + 5.0
+    while _runs(pid):
+        assert time.monotonic() < deadline, "the engine outlives its parent"
+        time.sleep(0.05)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
+
+
+def test_an_artifact_that_is_gone_is_a_typed_end(subject: Subject, engine: EngineProcess) -> None:
+    engine.send(EngineStart(plan=subject.plan, source=subject.source + ".gone.ninfer", log_level="off"))
+    (fatal,) = engine.until_end()
+    assert isinstance(fatal, Fatal)
+    assert fatal.code == "artifact_invalid"
+    assert engine.process.wait(SECONDS) == 1
+
+
+def test_a_plan_of_other_plugins_is_refused(subject: Subject, engine: EngineProcess) -> None:
+    plan = msgspec.structs.replace(subject.plan, ninfer_version="0.0.0")
+    engine.send(EngineStart(plan=plan, source=subject.source, log_level="off"))
+    (fatal,) = engine.until_end()
+    assert isinstance(fatal, Fatal)
+    assert fatal.code == "plan_rejected" and "0.0.0" in fatal.message
+
+
+def test_a_shutdown_while_loading_ends_the_process(subject: Subject, engine: EngineProcess) -> None:
+    engine.send(EngineStart(plan=subject.plan, source=subject.source))
+    engine.send(Shutdown(drain=False))
+    assert engine.process.wait(SECONDS) == 0
+
+
+def test_a_slow_front_bounds_the_publisher() -> None:
+    ours, theirs = socket.socketpair()
+    publisher = Publisher(theirs, capacity=8)
+    sent = [Failed(request_id=number, code="c", message="m" * 100_000) for number in range(60)]
+
+    def publish_all() -> None:
+        for message in sent:
+            publisher.publish(message)
+        publisher.close()
+        theirs.shutdown(socket.SHUT_WR)
+
+    thread = threading.Thread(target=publish_all)
+    thread.start()
+    thread.join(0.3)
+    assert thread.is_alive(), "nothing was read, so the publisher must wait"
+    with ours.makefile("rb") as stream:
+        received = list(iter(BlockingReader(stream, engine_decoder()).read, None))
+    thread.join(SECONDS)
+    assert received == sent
+    ours.close()
+    theirs.close()
