@@ -1,7 +1,8 @@
 """Options, plugins, an artifact's header and a device in; the frozen plan out.
 
 Stages, each of which reports all of its problems together: options and plugin names; what the plugins need of one
-another; the artifact's family, geometry and inventory; capacities; memory; what the chat template can do. Nothing is allocated and no weight is read.
+another; the artifact's family, geometry and inventory; capacities; memory; what the chat template can do. Nothing is
+allocated and no weight is read.
 """
 
 from __future__ import annotations

@@ -85,9 +85,10 @@ MakeRegistry = Callable[..., PluginRegistry]
 
 @pytest.fixture
 def make_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeRegistry:
-    """A registry of the toy plugins and of more packages: name -> {`kind:name`: source}."""
+    """A registry of the toy plugins and of more packages: name -> {`kind:name`: source}, each with its manifest if
+    that is not a plain one."""
 
-    def make(more: dict[str, dict[str, str]] | None = None) -> PluginRegistry:
+    def make(more: dict[str, dict[str, str]] | None = None, manifests: dict[str, str] | None = None) -> PluginRegistry:
         folder = tmp_path / "packages"
         if not folder.exists():
             folder.mkdir()
@@ -95,7 +96,9 @@ def make_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeRegist
         base = {"family:toy": FAMILY_SOURCE, "kv:bf16": KV_SOURCE, "protocol:talk": PROTOCOL_SOURCE}
         write_plugin_package(folder, "toy-plugins", base, import_name=f"toy_plugins_{unique}")
         for package, plugins in (more or {}).items():
-            write_plugin_package(folder, package, plugins, import_name=f"{package.replace('-', '_')}_{unique}")
+            import_name = f"{package.replace('-', '_')}_{unique}"
+            manifest = (manifests or {}).get(package)
+            write_plugin_package(folder, package, plugins, import_name=import_name, manifest=manifest)
         monkeypatch.syspath_prepend(str(folder))
         return PluginRegistry.discover(entry_points_in(folder), {})
 

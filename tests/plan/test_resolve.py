@@ -221,6 +221,16 @@ def test_head_dimension_that_the_format_cannot_store(registry: PluginRegistry, t
     assert "not 24" in problem.message
 
 
+def test_plugins_that_cannot_live_together(make_registry: Any, toy: Any) -> None:
+    manifest = '[kv.picky]\napi = 1\nsummary = "s"\nrequires = ["rotation"]\nconflicts = ["family.toy"]\n'
+    source = "from ninfer_core.api import hookimpl\n\n@hookimpl\ndef ninfer_kv_layout(head_dim):\n    ...\n"
+    registry = make_registry({"picky": {"kv:picky": source}}, {"picky": manifest})
+    with pytest.raises(PlanRejected) as caught:
+        resolve(ServeOptions(kv_dtype="picky"), registry, toy.header(), toy.cpu())
+    assert [problem.code for problem in caught.value.problems] == ["plan_conflict"] * 2
+    assert "needs rotation" in caught.value.problems[0].message
+
+
 STABLE = """
 import sys
 from ninfer_core.api.plan import DeviceInfo
