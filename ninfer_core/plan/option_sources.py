@@ -101,7 +101,7 @@ def _read_file(path: Path, collected: _Collected) -> None:
             raise ValueError(f"it is larger than {LARGEST_FILE_BYTES} bytes")
         text = content.decode()
         document = tomllib.loads(text)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         collected.problems.append(
             Problem(

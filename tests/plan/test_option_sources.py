@@ -165,7 +165,9 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     large.write_bytes(b"#" * (LARGEST_FILE_BYTES + 1))
     binary = tmp_path / "binary.toml"
     binary.write_bytes(b"\xff\xfe")
-    for path in (broken, large, binary, tmp_path / "absent.toml", tmp_path):
+    deep = tmp_path / "deep.toml"
+    deep.write_text("a = " + "[" * 100_000)
+    for path in (broken, large, binary, deep, tmp_path / "absent.toml", tmp_path):
         (problem,) = problems_of({}, {}, path)
         assert problem.code == "config_unreadable"
         assert str(path) in problem.message

@@ -1,0 +1,61 @@
+"""From options to everything a start needs, in the order that tells a user the most."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ninfer_core.api.errors import ArtifactInvalid, PlanRejected
+from ninfer_core.plan.device import GpuProbe
+from ninfer_core.plan.options import ServeOptions
+from ninfer_core.plan.prepare import prepare
+from ninfer_core.plugins.registry import PluginRegistry
+from ninfer_core.testing.tiny import write_tiny_artifact
+
+NONE = GpuProbe((), "no driver here")
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(write_tiny_artifact(tmp_path_factory.mktemp("tiny") / "tiny.ninfer"))
+
+
+@pytest.fixture(scope="module")
+def installed() -> PluginRegistry:
+    return PluginRegistry.discover(environment={})
+
+
+@pytest.mark.contract("OPT-13")
+def test_the_notes_say_which_device_was_taken_and_why(tiny: str, installed: PluginRegistry, toy: Any) -> None:
+    def notes(probe: GpuProbe, **options: Any) -> tuple[str, ...]:
+        return prepare(ServeOptions(artifact=tiny, max_context=512, **options), installed, {}, probe).notes
+
+    assert notes(NONE) == ("planned for the CPU: no driver here",)
+    assert notes(NONE, device="cpu") == ()
+    assert notes(NONE, assume_device_memory=2**34) == ("the CUDA device is assumed: no driver here",)
+    assert notes(GpuProbe((toy.cuda(),))) == ()
+
+
+def test_what_a_start_gets(tiny: str, installed: PluginRegistry) -> None:
+    options = ServeOptions(artifact=tiny, max_context=512, device="cpu", model_id="mine")
+    prepared = prepare(options, installed, {})
+    assert prepared.plan is prepared.resolution.plan
+    assert prepared.plan.source == prepared.artifact.header.source
+    assert prepared.settings.model_id == "mine"
+    assert prepared.resolution.frontend.capabilities == prepared.plan.template
+
+
+def test_options_then_device_then_artifact(installed: PluginRegistry, tmp_path: Path) -> None:
+    absent = str(tmp_path / "absent.ninfer")
+    for options, code in (
+        (ServeOptions(artifact=absent, device=3, max_concurrency=9), "option_invalid"),
+        (ServeOptions(artifact=absent, device=3), "device_missing"),
+        (ServeOptions(artifact=absent, kv_dtype="fp8"), "not_built_yet"),
+    ):
+        with pytest.raises(PlanRejected) as caught:
+            prepare(options, installed, {}, NONE)
+        assert [problem.code for problem in caught.value.problems] == [code]
+    with pytest.raises(ArtifactInvalid):
+        prepare(ServeOptions(artifact=absent), installed, {}, NONE)
