@@ -26,7 +26,10 @@ DTYPE_BYTES: Mapping[str, int] = {
 
 
 class ArtifactIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """Who an artifact is. `model_id` is its public name, `weights_id` its numeric form (`bf16`, `fp8`, ...)."""
+    """Who an artifact is. `model_id` is its public name, `weights_id` its numeric form (`bf16`, `fp8`, ...).
+
+    A Hugging Face directory does not say whose it is: its `family` is empty and its `format_version` 0.
+    """
 
     model_id: str
     weights_id: str
