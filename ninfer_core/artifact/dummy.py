@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from ninfer_core.api.artifact import ArtifactHeader, TensorSpec
-from ninfer_core.api.errors import ArtifactInvalid, PluginBroken
+from ninfer_core.api.errors import ArtifactInvalid, NinferError
 from ninfer_core.artifact.handle import ArtifactHandle
 from ninfer_core.artifact.values import fill
 from ninfer_core.artifact.weights import OpenWeights
@@ -56,7 +56,7 @@ def dummies(registry: PluginRegistry) -> tuple[dict[str, dict[str, ArtifactHeade
         try:
             plugin = registry.load(offer)
             headers = plugin.hook.ninfer_family_dummies() if plugin.implements("ninfer_family_dummies") else {}
-        except (PluginBroken, ArtifactInvalid) as broken:
+        except NinferError as broken:
             failures.append(broken.message)
             continue
         for name, header in headers.items():

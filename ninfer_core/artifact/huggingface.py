@@ -30,7 +30,7 @@ def open_directory(path: Path, source: str) -> ArtifactHandle:
     """
     problems: list[str] = []
     resources = _resources(path, problems)
-    if "config.json" not in resources and not problems:
+    if not (path / "config.json").exists():
         raise ArtifactInvalid(source, [_no_config(path)])
     config = _object(resources, "config.json", problems)
     _add_template(path, resources, problems)
@@ -122,7 +122,9 @@ def _model_id(path: Path, config: Mapping[str, object]) -> str:
     if cached is not None and resolved.parent.name == "snapshots":
         return cached[1]
     named = config.get("_name_or_path")
-    return resolved.name or (named.rstrip("/").rsplit("/", 1)[-1] if isinstance(named, str) else "") or "model"
+    name = resolved.name or (named.rstrip("/").rsplit("/", 1)[-1] if isinstance(named, str) else "") or "model"
+    # A file system takes names that no JSON can carry.
+    return name.encode("utf-8", "replace").decode()
 
 
 def _weights_id(specs: Iterable[TensorSpec]) -> str:

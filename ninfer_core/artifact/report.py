@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ninfer_core.api.artifact import ArtifactHeader, ArtifactIdentity, TensorSpec
-from ninfer_core.api.errors import ArtifactInvalid, PluginBroken
+from ninfer_core.api.errors import ArtifactInvalid, NinferError
 from ninfer_core.api.geometry import Geometry
 from ninfer_core.artifact.conversion import REPORTED_ACTIVATIONS, stored_groups
 from ninfer_core.artifact.inventory import inventory_problems
@@ -113,7 +113,7 @@ def _as_the_family_sees(
     except ArtifactInvalid as invalid:
         problems.extend(invalid.problems)
         return None, ()
-    except PluginBroken as broken:
+    except NinferError as broken:
         notes.append(broken.message)
         return None, ()
     problems.extend(inventory_problems(header, inventory, stored_groups(header, inventory)))

@@ -65,6 +65,8 @@ class SafetensorsFile(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_safetensors(path: Path) -> SafetensorsFile:
     """Raises ArtifactInvalid with everything that is wrong with the header, and when the file cannot be read."""
+    if path.exists() and not path.is_file():
+        raise ArtifactInvalid(str(path), ["it is no regular file"])
     try:
         with path.open("rb") as file:
             file_bytes = os.fstat(file.fileno()).st_size

@@ -126,6 +126,8 @@ def _notes(left_out: Iterable[Path], tensors: Mapping[str, StoredTensor]) -> Ite
 
 def read_bounded(path: Path, limit_bytes: int) -> bytes:
     """All bytes of a file. Raises JsonRefused when there are more than `limit_bytes` or it cannot be read."""
+    if not path.is_file():
+        raise JsonRefused("is no regular file")
     try:
         with path.open("rb") as file:
             raw = file.read(limit_bytes + 1)

@@ -10,6 +10,7 @@ from ninfer_core.artifact.dummy import PREFIX, dummies, open_dummy
 from ninfer_core.artifact.embedded import EMBEDDED_SOURCE, embedded_artifact
 from ninfer_core.artifact.handle import ArtifactHandle
 from ninfer_core.artifact.huggingface import open_directory
+from ninfer_core.artifact.json_object import encodable
 from ninfer_core.plugins import PluginRegistry
 from ninfer_core.plugins.suggest import suggestion
 
@@ -23,6 +24,8 @@ def open_artifact(source: str | None, registry: PluginRegistry) -> ArtifactHandl
     """
     if source is None or source == EMBEDDED_SOURCE:
         return open_container(embedded_artifact(), EMBEDDED_SOURCE)
+    if not encodable(source):
+        raise ArtifactInvalid(source, ["its name is no UTF-8, so no plan could name it"])
     if source.startswith(PREFIX):
         return open_dummy(source.removeprefix(PREFIX), registry)
     try:

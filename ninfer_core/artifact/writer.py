@@ -12,7 +12,14 @@ from pathlib import Path
 
 from ninfer_core.api.artifact import DTYPE_BYTES, ArtifactIdentity, TensorSpec
 from ninfer_core.api.errors import ArtifactInvalid
-from ninfer_core.artifact.container import FORMAT_VERSION, REQUIRED_RESOURCES, RESOURCE_PREFIX, RESOURCES
+from ninfer_core.artifact.container import (
+    FORMAT_VERSION,
+    MAX_RESOURCE_BYTES,
+    REQUIRED_RESOURCES,
+    RESOURCE_PREFIX,
+    RESOURCES,
+)
+from ninfer_core.artifact.json_object import encodable
 from ninfer_core.artifact.safetensors_file import CODE_BY_DTYPE, MAX_HEADER_BYTES, PREFIX_BYTES
 from ninfer_core.artifact.wording import quoted
 
@@ -42,13 +49,13 @@ def write_container(
     valid container, when `path` exists and `overwrite` is not given, and when writing fails.
     """
     problems = _problems(path, identity, resources, tensors, overwrite)
-    specs = [*tensors, *(_resource_spec(name, data) for name, data in resources.items())]
-    ordered = in_file_order(specs)
-    header = encoded_header(identity, ordered)
-    if len(header) > PREFIX_BYTES + MAX_HEADER_BYTES:
-        problems.append(f"its header would have {len(header)} bytes; at most {MAX_HEADER_BYTES} are read")
     if problems:
         raise ArtifactInvalid(str(path), problems)
+    ordered = in_file_order([*tensors, *(_resource_spec(name, data) for name, data in resources.items())])
+    header = encoded_header(identity, ordered)
+    if len(header) > PREFIX_BYTES + MAX_HEADER_BYTES:
+        problem = f"its header would have {len(header)} bytes; at most {MAX_HEADER_BYTES} are read back"
+        raise ArtifactInvalid(str(path), [problem])
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with _removed_on_error(partial), partial.open("wb") as file:
@@ -68,13 +75,16 @@ def write_container(
 
 
 def in_file_order(specs: Sequence[TensorSpec]) -> list[TensorSpec]:
-    """Whole multiples of 64 bytes first, then by falling element size: the first keep 64-byte alignment without
-    gaps (which safetensors does not allow), the rest their element's. Within that, layers in reading order."""
+    """Whole multiples of 64 bytes first, then by falling element size, resources last: the first keep 64-byte
+    alignment without gaps (which safetensors does not allow), the rest their element's. Within that, layers in
+    reading order."""
 
-    def place(spec: TensorSpec) -> tuple[bool, int, list[tuple[int, str]]]:
-        whole = spec.bytes % TENSOR_ALIGNMENT == 0
-        resource = spec.name.startswith(RESOURCE_PREFIX)
-        return resource or not whole, 0 if whole and not resource else -DTYPE_BYTES[spec.dtype], _natural(spec.name)
+    def place(spec: TensorSpec) -> tuple[int, int, list[tuple[int, str]]]:
+        if spec.name.startswith(RESOURCE_PREFIX):
+            return 2, 0, _natural(spec.name)
+        if spec.bytes % TENSOR_ALIGNMENT == 0:
+            return 0, 0, _natural(spec.name)
+        return 1, -DTYPE_BYTES[spec.dtype], _natural(spec.name)
 
     return sorted(specs, key=place)
 
@@ -114,12 +124,19 @@ def _problems(
         problems.append(f"there is no directory {quoted(str(path.parent))}")
     members = {"model_id": identity.model_id, "weights_id": identity.weights_id, "family": identity.family}
     problems.extend(f"it would have no {name}" for name, value in members.items() if not value)
+    problems.extend(f"{name} is no UTF-8: {quoted(value)}" for name, value in members.items() if not encodable(value))
     problems.extend(f"it would have no {name}" for name in REQUIRED_RESOURCES if name not in resources)
     problems.extend(f"{quoted(name)} is no frontend resource" for name in resources if name not in RESOURCES)
+    problems.extend(
+        f"{name} has {len(data)} bytes; at most {MAX_RESOURCE_BYTES} are read back"
+        for name, data in resources.items()
+        if len(data) > MAX_RESOURCE_BYTES
+    )
     if not tensors:
         problems.append("it would have no weights")
     uses = Counter(spec.name for spec in tensors)
     problems.extend(f"{quoted(name)} is given {count} times" for name, count in uses.items() if count > 1)
+    problems.extend(f"the name {quoted(spec.name)} is no UTF-8" for spec in tensors if not encodable(spec.name))
     reserved = [spec.name for spec in tensors if spec.name.startswith(RESOURCE_PREFIX) or spec.name == "__metadata__"]
     problems.extend(f"the tensor name {quoted(name)} is reserved" for name in reserved)
     return problems
@@ -145,8 +162,8 @@ def _checked(path: Path, spec: TensorSpec, pieces: Iterable[bytes]) -> Iterator[
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """Sorts `layers.10` after `layers.9`."""
-    return [(int(part), "") if part.isascii() and part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
+    """Sorts `layers.10` after `layers.9`. Longer numbers are text: int() refuses thousands of digits."""
+    return [(int(part), "") if re.fullmatch("[0-9]{1,9}", part) else (0, part) for part in re.split(r"([0-9]+)", name)]
 
 
 @contextlib.contextmanager

@@ -100,3 +100,27 @@ def test_chunks_neither_repeat_nor_leave_anything_out(monkeypatch: pytest.Monkey
     tensor = torch.full((5, 39), math.nan)
     fill(tensor, TensorSpec(name="m", shape=(5, 39), dtype="float32"), 0)
     assert tensor.isfinite().all() and tensor.unique().numel() > 190
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_the_weights_of_27b_are_made_in_seconds_and_without_large_temporaries() -> None:
+    device = torch.device("cuda")
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    with open_artifact("dummy:qwen3.8-27b", PluginRegistry.discover()).open_weights() as weights:
+        weights.read("model.language_model.layers.0.mlp.up_proj.weight", device)
+        torch.cuda.reset_peak_memory_stats()
+        held = torch.cuda.memory_allocated()
+        begin.record()
+        kept = [weights.read(spec.name, device) for spec in weights_of("dummy:qwen3.8-27b")]
+        end.record()
+    torch.cuda.synchronize()
+    assert begin.elapsed_time(end) < 10_000
+    assert torch.cuda.max_memory_allocated() - held - sum(tensor.nbytes for tensor in kept) < 32 * 1024 * 1024
+    again = open_artifact("dummy:qwen3.8-27b", PluginRegistry.discover()).open_weights()
+    assert torch.equal(kept[5], again.read(weights_of("dummy:qwen3.8-27b")[5].name, device))
+    assert abs(kept[0].float().std() - 0.02) < 1e-4
+
+
+def weights_of(source: str) -> tuple[TensorSpec, ...]:
+    return open_artifact(source, PluginRegistry.discover()).header.tensors

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -149,3 +150,18 @@ def test_no_weights_and_a_broken_config_are_both_said(tmp_path: Path) -> None:
     config, weights = problems_of(tmp_path)
     assert config.startswith("config.json: not JSON")
     assert weights == "it has no .safetensors file; weights in other formats are not read"
+
+
+def test_pipes_do_not_block_a_reader(tmp_path: Path) -> None:
+    write_toy_directory(tmp_path)
+    os.mkfifo(tmp_path / INDEX)
+    (tmp_path / "model.safetensors").unlink()
+    os.mkfifo(tmp_path / "model.safetensors")
+    assert problems_of(tmp_path) == [f"{INDEX}: is no regular file"]
+    (tmp_path / INDEX).unlink()
+    assert problems_of(tmp_path) == ["model.safetensors: it is no regular file"]
+
+
+def test_a_directory_name_that_is_no_utf_8(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"toy-\xff")
+    assert opened(write_toy_directory(path)).header.identity.model_id == "toy-?"

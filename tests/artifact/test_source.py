@@ -62,7 +62,7 @@ def test_files_that_are_no_containers(tmp_path: Path, registry: PluginRegistry) 
     assert problem_of(str(tmp_path / "pipe.ninfer"), registry) == "it is no regular file"
 
 
-@pytest.mark.parametrize("argument", ["x" * 5000, "~nobody-of-that-name/m", "\0", ""])
+@pytest.mark.parametrize("argument", ["x" * 5000, "~nobody-of-that-name/m", "\0", "\udcff.ninfer"])
 def test_arguments_no_file_system_takes(argument: str, registry: PluginRegistry) -> None:
     with pytest.raises(ArtifactInvalid):
         open_artifact(argument, registry)

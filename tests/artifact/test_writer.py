@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ninfer_core.api.artifact import ArtifactIdentity, TensorSpec
 from ninfer_core.api.errors import ArtifactInvalid
+from ninfer_core.artifact import writer
 from ninfer_core.artifact.container import open_container
 from ninfer_core.artifact.safetensors_file import DTYPE_BY_CODE, read_safetensors
 from ninfer_core.artifact.writer import DATA_ALIGNMENT, TENSOR_ALIGNMENT, in_file_order, write_container
@@ -67,6 +68,8 @@ def test_alignment_without_gaps_for_any_shapes(tmp_path: Path, shapes: list[tupl
     write(path, specs, overwrite=True)
     stored = read_safetensors(path).tensors
     assert stored[0].begin % DATA_ALIGNMENT == 0
+    places = [found.spec.name.startswith("frontend/") for found in stored]
+    assert places == sorted(places)
     for found in stored:
         element = found.spec.bytes // max(found.spec.elements, 1)
         whole = found.spec.bytes % TENSOR_ALIGNMENT == 0 and not found.spec.name.startswith("frontend/")
@@ -147,3 +150,18 @@ def test_everything_that_cannot_make_a_container_is_listed_before_a_byte_is_writ
         write(tmp_path / "absent" / "m.ninfer", toy_specs())
     with pytest.raises(ArtifactInvalid, match="it would have no weights"):
         write(tmp_path / "n.ninfer", [])
+
+
+def test_names_no_header_can_carry_or_no_sort_can_compare(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactInvalid, match="model_id is no UTF-8"):
+        write(tmp_path / "m.ninfer", toy_specs(), identity=msgspec.structs.replace(IDENTITY, model_id="\udcff"))
+    names = ["9" * 5000, "x.10", "x.9", "", "10", "x.\u0663"]
+    specs = [TensorSpec(name=name, shape=(32,), dtype="bfloat16") for name in names]
+    write(tmp_path / "m.ninfer", specs)
+    assert {spec.name for spec in open_container(tmp_path / "m.ninfer", "m").header.tensors} == set(names)
+
+
+def test_a_resource_that_no_reader_would_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "MAX_RESOURCE_BYTES", 20)
+    with pytest.raises(ArtifactInvalid, match=r"config\.json has 21 bytes; at most 20 are read back"):
+        write(tmp_path / "m.ninfer", toy_specs())
