@@ -28,7 +28,7 @@ lint: $(READY)
 	$(BIN)/mypy
 
 bench: $(READY)
-	$(BIN)/python bench/embedded.py $(OPTIONS)
+	$(BIN)/python bench/program.py --max-concurrency 8 $(OPTIONS)
 
 clean: ## Remove caches and build outputs; .venv stays
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from ninfer_core.testing.tiny import write_tiny_artifact
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plugins" / "ninfer-kv-q8row"
 SECONDS = 240
 
@@ -82,3 +84,21 @@ def test_its_own_tests_pass_where_it_is_installed(run: Run) -> None:
     )
     assert tested.returncode == 0, tested.stdout + tested.stderr
     assert " passed" in tested.stdout and "skipped" not in tested.stdout
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(write_tiny_artifact(tmp_path_factory.mktemp("artifact") / "tiny.ninfer"))
+
+
+def test_a_plan_with_it_pins_it_and_counts_its_bytes(run: Run, artifact: str) -> None:
+    planned = run("-m", "ninfer_core", "plan", artifact, "--device", "cpu", "--kv-dtype", "q8row", "--json")
+    assert planned.returncode == 0, planned.stderr
+    plan = json.loads(planned.stdout)["plan"]
+    (pin,) = [pin for pin in plan["pins"] if pin["kind"] == "kv"]
+    assert pin == {"kind": "kv", "name": "q8row", "package": "ninfer-kv-q8row", "version": "0.1.0"}
+    attention, capacities = plan["geometry"]["attention"], plan["capacities"]
+    (line,) = [line for line in plan["ledger"]["lines"] if line["name"] == "kv_pages"]
+    tokens = capacities["kv_pages"] * capacities["page_tokens"]
+    row_bytes = attention["head_dim"] + 2
+    assert line["bytes"] == tokens * attention["layers"] * attention["kv_heads"] * 2 * row_bytes
