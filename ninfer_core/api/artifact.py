@@ -59,7 +59,8 @@ class ArtifactHeader(msgspec.Struct, frozen=True, kw_only=True):
 
     `config` is the parsed `config.json`. `resources` are the frontend files byte for byte, by file name
     (`tokenizer.json`, `chat_template.jinja`, `generation_config.json`, ...). `tensors` is the inventory under
-    the names the artifact itself uses; a family maps them to its own.
+    the names the artifact itself uses; a family maps them to its own. `notes` are what a person should know about
+    it, a line each; they are shown with the plan.
     """
 
     source: str
@@ -67,6 +68,7 @@ class ArtifactHeader(msgspec.Struct, frozen=True, kw_only=True):
     config: dict[str, object]
     resources: dict[str, bytes]
     tensors: tuple[TensorSpec, ...]
+    notes: tuple[str, ...] = ()
 
 
 class WeightSource(Protocol):

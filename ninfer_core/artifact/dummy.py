@@ -42,7 +42,7 @@ def open_dummy(name: str, registry: PluginRegistry) -> ArtifactHandle:
         raise ArtifactInvalid(source, [f"several families offer it: {', '.join(sorted(headers))}"])
     (header,) = headers.values()
     header = msgspec.structs.replace(header, source=source)
-    return ArtifactHandle(header=header, notes=(), store=DummyStore(header))
+    return ArtifactHandle(header=header, notes=header.notes, store=DummyStore(header))
 
 
 def dummies(registry: PluginRegistry) -> tuple[dict[str, dict[str, ArtifactHeader]], list[str]]:
