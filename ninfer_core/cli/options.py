@@ -43,22 +43,31 @@ def serve_options(function: Callable[..., Any]) -> Callable[..., Any]:
     Use it under `@click.command(cls=ServeCommand)`. Values stay text for click, so that everything that is wrong
     is reported together: PlanRejected out of the call, before the callback runs.
     """
+    return some_serve_options(*option_infos())(function)
 
-    @functools.wraps(function)
-    def with_options(config: Path | None, **arguments: Any) -> Any:
-        flags = {name: arguments.pop(name) for name in option_infos()}
-        given = {name: value for name, value in flags.items() if value is not None and value is not False}
-        return function(options=load_options(given, os.environ, config), **arguments)
 
-    command: Callable[..., Any] = with_options
-    for name, info in reversed(tuple(option_infos().items())):
-        command = _parameter(name, info)(command)
-    return click.option(
-        "--config",
-        type=click.Path(dir_okay=False, path_type=Path),
-        metavar="FILE",
-        help=f"TOML file with options; flags and NINFER_* variables go before it. [{CONFIG_VARIABLE}]",
-    )(command)
+def some_serve_options(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """`serve_options` for a command that has only the named ones; the others keep their defaults, or what the
+    environment and the file say."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def with_options(config: Path | None, **arguments: Any) -> Any:
+            flags = {name: arguments.pop(name) for name in names}
+            given = {name: value for name, value in flags.items() if value is not None and value is not False}
+            return function(options=load_options(given, os.environ, config), **arguments)
+
+        command: Callable[..., Any] = with_options
+        for name in reversed(names):
+            command = _parameter(name, option_infos()[name])(command)
+        return click.option(
+            "--config",
+            type=click.Path(dir_okay=False, path_type=Path),
+            metavar="FILE",
+            help=f"TOML file with options; flags and NINFER_* variables go before it. [{CONFIG_VARIABLE}]",
+        )(command)
+
+    return decorate
 
 
 def _parameter(name: str, info: OptionInfo) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

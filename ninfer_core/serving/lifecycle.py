@@ -54,23 +54,23 @@ def run_server(
     plan: ExecutionPlan,
     settings: ServerSettings,
     *,
+    frontend: Frontend,
     link: EngineLink,
-    build_frontend: Callable[[], Frontend],
-    build_protocols: BuildProtocols,
+    protocols: BuildProtocols,
     clock: PhaseClock,
     log: Log,
 ) -> None:
     """Serve until a signal. Raises StartupError before the ready line; after it, only a signal ends the server."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(plan, settings, link, build_frontend, build_protocols, clock, log))
+        runner.run(_serve(plan, settings, frontend, link, protocols, clock, log))
 
 
 async def _serve(
     plan: ExecutionPlan,
     settings: ServerSettings,
+    frontend: Frontend,
     link: EngineLink,
-    build_frontend: Callable[[], Frontend],
-    build_protocols: BuildProtocols,
+    protocols: BuildProtocols,
     clock: PhaseClock,
     log: Log,
 ) -> None:
@@ -78,13 +78,11 @@ async def _serve(
     with listening_socket(settings.host, settings.port) as listener:
         url = _url(settings.host, listener.getsockname()[1])
         try:
-            frontend, _ = await asyncio.gather(
-                asyncio.to_thread(_timed_build, build_frontend, clock), link.start(clock.done)
-            )
+            await link.start(clock.done)
             service = EngineService(plan, frontend, link, settings.model_id, log)
             app = create_app(
                 service.model,
-                build_protocols(ProtocolContext(service=service, keep_alive_seconds=KEEP_ALIVE_SECONDS)),
+                protocols(ProtocolContext(service=service, keep_alive_seconds=KEEP_ALIVE_SECONDS)),
                 is_available=service.is_available,
                 api_key=None if settings.api_key is None else settings.api_key.reveal(),
                 cors=settings.cors,
@@ -112,11 +110,6 @@ def _stopped_by_signals(server: HTTPServer) -> Iterator[None]:
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
-
-
-def _timed_build(build_frontend: Callable[[], Frontend], clock: PhaseClock) -> Frontend:
-    with clock.phase("frontend"):
-        return build_frontend()
 
 
 def _log_ready(log: Log, plan: ExecutionPlan, settings: ServerSettings, url: str, clock: PhaseClock) -> None:

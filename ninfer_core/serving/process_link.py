@@ -30,8 +30,8 @@ STOP_SECONDS = 10.0
 class ProcessLink:
     """EngineLink over `python -m ninfer_core.engine.process`."""
 
-    def __init__(self, plan: ExecutionPlan, source: str | None) -> None:
-        self._start = EngineStart(plan=plan, source=source)
+    def __init__(self, plan: ExecutionPlan, source: str | None, *, log_level: str = "info") -> None:
+        self._start = EngineStart(plan=plan, source=source, log_level=log_level)
         self._state = LinkState(plan.digest)
         self._process: subprocess.Popen[bytes] | None = None
         self._writer: asyncio.StreamWriter | None = None

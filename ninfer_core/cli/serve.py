@@ -1,0 +1,57 @@
+"""`ninfer serve`: from options to a running server."""
+
+from __future__ import annotations
+
+import click
+
+from ninfer_core.api.plan import ExecutionPlan
+from ninfer_core.cli.options import ServeCommand, serve_options
+from ninfer_core.plan.options import ServeOptions
+from ninfer_core.plan.pins import resolve_pinned
+from ninfer_core.plan.prepare import prepare
+from ninfer_core.plan.units import format_bytes
+from ninfer_core.plugins.registry import PluginRegistry
+from ninfer_core.telemetry import Log, create_log
+
+
+@click.command(cls=ServeCommand)
+@serve_options
+def serve(options: ServeOptions) -> None:
+    """Serve an artifact over HTTP.
+
+    ARTIFACT is a .ninfer file, a Hugging Face directory or dummy:NAME; without it, the embedded tiny model.
+    SIGTERM and Ctrl-C let running requests finish for a while; a second one ends at once.
+    """
+    # Here, so that `--help` does not pay for a web framework.
+    from ninfer_core.serving.lifecycle import PhaseClock, run_server
+    from ninfer_core.serving.process_link import ProcessLink
+    from ninfer_core.serving.protocols import build_protocols
+
+    log = create_log(options.log_level)
+    clock = PhaseClock(log)
+    registry = PluginRegistry.discover()
+    with clock.phase("plan"):
+        prepared = prepare(options, registry)
+        protocols = resolve_pinned(prepared.plan, registry, ("protocol",))["protocol"]
+    for note in prepared.notes:
+        log.info("note", text=note)
+    _log_plan(log, prepared.plan)
+    run_server(
+        prepared.plan,
+        prepared.settings,
+        frontend=prepared.resolution.frontend,
+        link=ProcessLink(prepared.plan, prepared.artifact.header.source, log_level=options.log_level),
+        protocols=lambda context: build_protocols(protocols, context),
+        clock=clock,
+        log=log,
+    )
+
+
+def _log_plan(log: Log, plan: ExecutionPlan) -> None:
+    """What was decided, for someone who looks closer (contract OLOG-2)."""
+    for pin in plan.pins:
+        log.debug("plan_plugin", kind=pin.kind, name=pin.name, package=pin.package, version=pin.version)
+    for line in plan.ledger.lines:
+        log.debug("plan_memory", line=line.name, size=format_bytes(line.bytes), formula=line.formula)
+    features = plan.features
+    log.debug("plan_features", **{name: getattr(features, name) for name in features.__struct_fields__})
