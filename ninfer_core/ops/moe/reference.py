@@ -46,5 +46,5 @@ def prefill(x: torch.Tensor, gate_up: torch.Tensor, down: torch.Tensor, routing:
     inner = swiglu(functional.grouped_mm(x[order // top_k], gate_up.mT, offs=ends))
     parts = functional.grouped_mm(inner, down.mT, offs=ends)
     unordered = torch.empty_like(parts).index_copy_(0, order, parts)
-    weighted = unordered.view(tokens, top_k, -1).float() * routing.weights.unsqueeze(-1)
+    weighted = unordered.view(tokens, top_k, x.shape[1]).float() * routing.weights.unsqueeze(-1)
     return weighted.sum(1)

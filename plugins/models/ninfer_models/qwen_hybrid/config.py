@@ -15,9 +15,10 @@ import msgspec
 from ninfer_core.api import ArtifactHeader, ArtifactInvalid
 from ninfer_models.qwen_hybrid.fields import Fields
 
-DENSE_TYPES = frozenset({"qwen3_5", "qwen3_5_text"})
-MOE_TYPES = frozenset({"qwen3_5_moe", "qwen3_5_moe_text"})
-MODEL_TYPES = DENSE_TYPES | MOE_TYPES
+DENSE_TYPES = ("qwen3_5", "qwen3_5_text")
+MOE_TYPES = ("qwen3_5_moe", "qwen3_5_moe_text")
+MODEL_TYPES = DENSE_TYPES + MOE_TYPES
+"""Values of `model_type`; published files of later versions keep that of the first."""
 
 LayerKind = Literal["full_attention", "linear_attention"]
 OutputGate = Literal["silu", "sigmoid"]
@@ -164,7 +165,7 @@ def _is_moe(raw: Mapping[str, object]) -> bool:
 
 def _check_supported(text: Fields) -> None:
     if text.raw.get("model_type") not in MODEL_TYPES:
-        text.wrong("model_type", f"one of {', '.join(sorted(MODEL_TYPES))}")
+        text.wrong("model_type", f"one of {', '.join(MODEL_TYPES)}")
     text.must_equal("attn_output_gate", True)
     text.must_equal("attention_bias", False)
     text.must_equal("hidden_act", "silu")
