@@ -102,3 +102,17 @@ def test_a_plan_with_it_pins_it_and_counts_its_bytes(run: Run, artifact: str) ->
     tokens = capacities["kv_pages"] * capacities["page_tokens"]
     row_bytes = attention["head_dim"] + 2
     assert line["bytes"] == tokens * attention["layers"] * attention["kv_heads"] * 2 * row_bytes
+
+
+def test_it_generates(run: Run, artifact: str) -> None:
+    words = ("-m", "ninfer_core", "generate", artifact, "--device", "cpu", "--kv-dtype", "q8row@ninfer-kv-q8row")
+    answered = run(*words, "--prompt", "hello", "--max-new", "12", "--greedy")
+    assert answered.returncode == 0, answered.stderr
+    assert "12 output tokens" in answered.stderr
+
+
+def test_where_it_is_kept_out_nothing_stands_in_for_it(run: Run, artifact: str) -> None:
+    words = ("-m", "ninfer_core", "generate", artifact, "--device", "cpu", "--kv-dtype", "q8row", "--prompt", "hello")
+    refused = run(*words, NINFER_PLUGINS="off")
+    assert refused.returncode == 2
+    assert refused.stdout == "" and "q8row" in refused.stderr
