@@ -45,8 +45,10 @@ def open_directory(path: Path, source: str) -> ArtifactHandle:
     identity = ArtifactIdentity(
         model_id=_model_id(path, config), weights_id=_weights_id(specs), family="", format_version=0
     )
-    header = ArtifactHeader(source=source, identity=identity, config=config, resources=resources, tensors=specs)
-    return ArtifactHandle(header=header, notes=shards.notes, store=FileStore(source=source, tensors=shards.tensors))
+    header = ArtifactHeader(
+        source=source, identity=identity, config=config, resources=resources, tensors=specs, notes=shards.notes
+    )
+    return ArtifactHandle(header=header, notes=header.notes, store=FileStore(source=source, tensors=shards.tensors))
 
 
 def _no_config(path: Path) -> str:

@@ -57,7 +57,7 @@ def ninfer_family_dummies():
     config = {"model_type": "toy", "num_hidden_layers": 2, "hidden_size": 8}
     identity = ArtifactIdentity(model_id="toy-small", weights_id="bf16", family="toy", format_version=0)
     return {"toy-small": ArtifactHeader(source="", identity=identity, config=config, resources={},
-                                        tensors=tuple(toy_specs(config)))}
+                                        tensors=tuple(toy_specs(config)), notes=("a toy",))}
 """
 
 RESOURCES: Mapping[str, bytes] = {

@@ -35,6 +35,7 @@ def made(name: str, shape: tuple[int, ...], dtype: str = "float32", seed: int = 
 def test_a_dummy_has_the_familys_header_and_weights_of_its_shapes(registry: PluginRegistry) -> None:
     handle = open_artifact("dummy:toy-small", registry)
     assert handle.header.source == "dummy:toy-small" and handle.header.identity.family == "toy"
+    assert handle.notes == ("a toy",)
     assert [(spec.name, spec.shape) for spec in handle.header.tensors] == [(s.name, s.shape) for s in toy_specs()]
     with handle.open_weights() as weights:
         for spec in handle.header.tensors:
