@@ -56,6 +56,8 @@ def test_an_assistant_turn_keeps_everything_in_order() -> None:
     assert list(sent["tool_calls"][0]["function"]["arguments"]) == ["z", "a"]
     assert answered == {"role": "tool", "content": "ok!", "tool_call_id": "c"}
     assert "reasoning_content" not in template_messages((message("assistant"),), system_anywhere=False)[0]
+    empty = template_messages((message("assistant", reasoning=""),), system_anywhere=False)
+    assert empty[0]["reasoning_content"] == ""  # said to be none, so a template must not look for it in the content
 
 
 @pytest.mark.contract("CHAT-40")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from ninfer_models.qwen_hybrid.frontend.control_tokens import AddedToken, ControlTokens
 from ninfer_models.qwen_hybrid.frontend.tokenizer import QwenTokenizer, build_tokenizer
 from ninfer_models.qwen_hybrid.frontend.vocabulary import ADDED_TOKENS
 
@@ -53,6 +54,11 @@ def test_think_tags_are_text_whatever_their_flag(small_resources: dict[str, byte
 
     tokenizer = build(small_resources, all_special)
     assert tokenizer.token_bytes(tokenizer.control.id_of["</think>"]) == b"</think>"
+
+
+def test_the_longest_of_overlapping_control_tokens_is_found() -> None:
+    tokens = [AddedToken(content=text, id=place) for place, text in enumerate(("<a", "<a>", "a>b"))]
+    assert ControlTokens(tokens).pattern.findall("<a>b <ab a>b") == ["<a>", "<a", "a>b"]
 
 
 def first_token(**changes: object) -> Callable[[Any, Any], object]:

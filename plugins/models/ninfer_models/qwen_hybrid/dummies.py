@@ -65,17 +65,20 @@ _MOE_35B_A3B: Mapping[str, object] = {
 _CONFIGS: Mapping[str, Mapping[str, object]] = {"qwen3.8-27b": _DENSE_27B, "qwen3.6-35b-a3b": _MOE_35B_A3B}
 
 
-def dummy_headers(resources: Mapping[str, bytes]) -> dict[str, ArtifactHeader]:
-    """Headers by dummy name, all with these frontend resources."""
-    return {name: _header(name, config, resources) for name, config in _CONFIGS.items()}
+def dummy_headers(resources: Mapping[str, bytes], notes: tuple[str, ...] = ()) -> dict[str, ArtifactHeader]:
+    """Headers by dummy name, all with these frontend resources and notes."""
+    return {name: _header(name, config, resources, notes) for name, config in _CONFIGS.items()}
 
 
-def _header(name: str, config: Mapping[str, object], resources: Mapping[str, bytes]) -> ArtifactHeader:
+def _header(
+    name: str, config: Mapping[str, object], resources: Mapping[str, bytes], notes: tuple[str, ...]
+) -> ArtifactHeader:
     header = ArtifactHeader(
         source=f"dummy:{name}",
         identity=ArtifactIdentity(model_id=name, weights_id="bf16", family="qwen-hybrid", format_version=1),
         config=dict(config),
         resources={"config.json": msgspec.json.encode(config), **resources},
         tensors=(),
+        notes=notes,
     )
     return msgspec.structs.replace(header, tensors=build_inventory(header))

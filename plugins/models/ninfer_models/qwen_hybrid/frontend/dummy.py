@@ -37,11 +37,11 @@ def dummy_vocabulary() -> str:
         return _BYTES
 
 
-def dummy_vocabulary_note() -> str | None:
-    """What a person should know before trusting text lengths of a dummy; None with the real vocabulary."""
+def dummy_notes() -> tuple[str, ...]:
+    """What a person should know before trusting the text of a dummy; nothing with the real vocabulary."""
     if dummy_vocabulary() != _BYTES:
-        return None
-    return f"byte vocabulary: one token a byte; `pip install {_PACKAGE}` gives dummies the real vocabulary"
+        return ()
+    return (f"byte vocabulary: one token a byte; `pip install {_PACKAGE}` gives dummies the real vocabulary",)
 
 
 def dummy_resources() -> dict[str, bytes]:
