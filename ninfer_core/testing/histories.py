@@ -5,18 +5,22 @@ from __future__ import annotations
 import io
 from collections import defaultdict
 from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
 
+from ninfer_core.api.frontend import Frontend
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.api.request import Channel
 from ninfer_core.api.service import Admitted, Finished, TextDelta
 from ninfer_core.engine.engine import Engine
 from ninfer_core.engine.messages import Cancel, EngineMessage, Event, Failed, Sampling, Submit
+from ninfer_core.engine.program import Program
+from ninfer_core.program.pages import PagePool
+from ninfer_core.program.slots import SlotPool
 from ninfer_core.telemetry import create_log
 from ninfer_core.testing.simulated_program import (
     STOP_TOKEN,
     THINK_END_TOKEN,
     SimulatedFrontend,
-    SimulatedProgram,
     answer_token,
 )
 
@@ -73,12 +77,26 @@ class Observer:
         self.last[request_id] = message
 
 
+class CountedProgram(Program, Protocol):
+    """A program that says what it holds."""
+
+    pages: PagePool
+    slots: SlotPool
+
+    @property
+    def open_rows(self) -> int: ...
+
+
+CountedProgramT = TypeVar("CountedProgramT", bound=CountedProgram)
+
+
 @dataclass
-class Bench:
+class Bench(Generic[CountedProgramT]):
     """An engine that is stepped by hand."""
 
     plan: ExecutionPlan
-    program: SimulatedProgram
+    program: CountedProgramT
+    frontend: Frontend = field(default_factory=SimulatedFrontend)
     clock: Clock = field(default_factory=Clock)
     observer: Observer = field(default_factory=Observer)
     submitted: dict[int, Submit] = field(default_factory=dict)
@@ -86,14 +104,16 @@ class Bench:
 
     def __post_init__(self) -> None:
         log = create_log(stream=self.log)
-        self.engine = Engine(self.plan, self.program, SimulatedFrontend(), self.observer, self.clock, log)
+        self.engine = Engine(self.plan, self.program, self.frontend, self.observer, self.clock, log)
 
     def submit(
         self,
         *,
         prompt_tokens: int = 10,
+        token_ids: tuple[int, ...] | None = None,
         max_output_tokens: int = 20,
         seed: int = 0,
+        greedy: bool = False,
         channel: Channel = "content",
         stop: tuple[str, ...] = (),
         wait_seconds: float = 1e9,
@@ -101,9 +121,9 @@ class Bench:
         request_id = len(self.submitted)
         message = Submit(
             request_id=request_id,
-            token_ids=(65,) * prompt_tokens,
+            token_ids=(65,) * prompt_tokens if token_ids is None else token_ids,
             initial_channel=channel,
-            sampling=sampling(seed),
+            sampling=sampling(seed, greedy=greedy),
             max_output_tokens=max_output_tokens,
             stop=stop,
             stop_channels=("reasoning", "content"),
@@ -135,7 +155,8 @@ class Bench:
         assert self.program.slots.free_slots == self.program.slots.slots
 
     def check_text(self, request_id: int) -> None:
-        """A finished request has exactly the oracle's text and counts; a failed one a prefix of its text."""
+        """On the simulated program: a finished request has exactly the oracle's text and counts, a failed one a
+        prefix of its text."""
         submit, last = self.submitted[request_id], self.observer.last[request_id]
         wanted = expected(submit, self.plan.capacities.max_context)
         got = self.observer.text[request_id]
@@ -150,9 +171,15 @@ class Bench:
         assert last.usage.prompt_tokens == len(submit.token_ids)
 
 
-def sampling(seed: int) -> Sampling:
+def sampling(seed: int, *, greedy: bool = False) -> Sampling:
     return Sampling(
-        temperature=1.0, top_p=1.0, top_k=20, min_p=0.0, presence_penalty=0.0, frequency_penalty=0.0, seed=seed
+        temperature=0.0 if greedy else 1.0,
+        top_p=1.0,
+        top_k=20,
+        min_p=0.0,
+        presence_penalty=0.0,
+        frequency_penalty=0.0,
+        seed=seed,
     )
 
 

@@ -5,15 +5,15 @@ import pytest
 from ninfer_core.api.service import Finished
 from ninfer_core.engine.messages import Failed, Fatal, Shutdown, Submit
 from ninfer_core.testing.histories import Bench, sampling
-from ninfer_core.testing.simulated_program import SimulatedDecoder, simulated_plan, simulated_program
+from ninfer_core.testing.simulated_program import SimulatedDecoder, SimulatedProgram, simulated_plan, simulated_program
 
 
-def bench(*, columns: int = 1, fail_at_unit: int | None = None, **capacities: int) -> Bench:
+def bench(*, columns: int = 1, fail_at_unit: int | None = None, **capacities: int) -> Bench[SimulatedProgram]:
     plan = simulated_plan(**capacities)
     return Bench(plan, simulated_program(plan, columns=columns, fail_at_unit=fail_at_unit))
 
 
-def code(under_test: Bench, request_id: int) -> str:
+def code(under_test: Bench[SimulatedProgram], request_id: int) -> str:
     last = under_test.observer.last[request_id]
     return last.code if isinstance(last, Failed) else last.reason
 

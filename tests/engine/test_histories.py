@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ninfer_core.api.service import Finished
 from ninfer_core.engine.messages import Failed, Shutdown
 from ninfer_core.testing.histories import Bench
-from ninfer_core.testing.simulated_program import simulated_plan, simulated_program
+from ninfer_core.testing.simulated_program import SimulatedProgram, simulated_plan, simulated_program
 
 STOPS = st.lists(st.sampled_from(["ab", "abca", "c\n", "漢", "aaa", "bca", "\ufffd", " "]), max_size=2).map(tuple)
 
@@ -45,7 +45,7 @@ MACHINE = st.fixed_dictionaries(
 )
 
 
-def bench_for(machine: dict[str, int]) -> Bench:
+def bench_for(machine: dict[str, int]) -> Bench[SimulatedProgram]:
     least = -(-machine["max_context"] // machine["page_tokens"])
     plan = simulated_plan(
         max_context=machine["max_context"],
@@ -58,7 +58,7 @@ def bench_for(machine: dict[str, int]) -> Bench:
     return Bench(plan, simulated_program(plan, columns=machine["columns"], seed=machine["seed"]))
 
 
-def play(bench: Bench, actions: list[object]) -> None:
+def play(bench: Bench[SimulatedProgram], actions: list[object]) -> None:
     for action in actions:
         match action:
             case dict():
@@ -71,7 +71,7 @@ def play(bench: Bench, actions: list[object]) -> None:
                 bench.clock.now += seconds
 
 
-def check(bench: Bench) -> None:
+def check(bench: Bench[SimulatedProgram]) -> None:
     bench.check_nothing_leaked()
     assert bench.observer.fatal == []
     assert sorted(bench.observer.last) == sorted(bench.submitted)
