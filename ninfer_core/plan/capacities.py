@@ -96,8 +96,9 @@ def _memory_problem(options: ServeOptions, sizing: Sizing, wanted: Capacities, k
     device = sizing.device
     headroom = f", headroom {format_bytes(keep_free)}" if keep_free else ""
     message = (
-        f"the plan needs {format_bytes(needed)} and the device ({device.name}) has {format_bytes(device.memory_bytes)}, "
-        f"{format_bytes(needed - device.memory_bytes)} too little: {ledger_text(lines)}{headroom}"
+        f"the plan needs {format_bytes(needed)} and the device ({device.name}) has "
+        f"{format_bytes(device.memory_bytes)}, {format_bytes(needed - device.memory_bytes)} too little: "
+        f"{ledger_text(lines)}{headroom}"
     )
     return Problem(code="memory_exceeded", message=message, remedy=_memory_remedy(options, sizing, wanted, keep_free))
 
