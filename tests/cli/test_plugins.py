@@ -131,3 +131,13 @@ def test_check_of_everything_passes_over_the_first_party_plugins(run: Run, monke
     code, out, _ = run("check")
     assert code == 0, out
     assert "kv:bf16@ninfer-kvformats" in out
+
+
+def test_a_broken_plugin_that_is_asked_for_is_one_line_and_its_traceback_on_request(tmp_path: Path, run: Run) -> None:
+    write_plugin_package(tmp_path, "cli-broken", {"kv:broken": "import module_that_is_not_there"})
+    code, out, err = run("show", "kv:broken")
+    line = "plugin_broken: kv plugin 'broken' from cli-broken 1.0 failed to import: "
+    assert (code, out) == (2, "")
+    assert err == line + "No module named 'module_that_is_not_there'\n"
+    _, _, err = run("show", "kv:broken", "--traceback")
+    assert "ModuleNotFoundError" in err and err.splitlines()[-1].startswith(line)
