@@ -105,7 +105,7 @@ def local_model(options: ServeOptions) -> Iterator[LocalModel]:
         with contextlib.closing(prepared.artifact.open_weights()) as weights:
             return build_program(plan, prepared.artifact.header, weights, prepared.registry, device_of(plan), on_phase)
 
-    link = InlineLink(plan, frontend, build)
+    link = InlineLink(plan, frontend, build, log)
     with asyncio.Runner() as runner:
         try:
             runner.run(link.start(lambda name, seconds: log.info("phase_done", phase=name, seconds=seconds)))

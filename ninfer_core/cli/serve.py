@@ -40,7 +40,7 @@ def serve(options: ServeOptions) -> None:
         prepared.plan,
         prepared.settings,
         frontend=prepared.resolution.frontend,
-        link=ProcessLink(prepared.plan, prepared.artifact.header.source, log_level=options.log_level),
+        link=ProcessLink(prepared.plan, prepared.artifact.header.source, log=log, log_level=options.log_level),
         protocols=lambda context: build_protocols(protocols, context),
         clock=clock,
         log=log,

@@ -8,6 +8,7 @@ from typing import Protocol
 from ninfer_core.api.errors import ServiceUnavailable, StartFailed
 from ninfer_core.engine.messages import EngineMessage, Fatal, PhaseDone, Ready, Submit
 from ninfer_core.serving.request_events import EventTable, RequestEvents
+from ninfer_core.telemetry import Log
 
 OnPhase = Callable[[str, float], None]
 """Called with the name and the seconds of each phase of the engine's start."""
@@ -42,8 +43,9 @@ class EngineLink(Protocol):
 class LinkState:
     """Requests and standing of a link. `receive` is called on the event loop, for every message of the engine."""
 
-    def __init__(self, plan_digest: str) -> None:
+    def __init__(self, plan_digest: str, log: Log) -> None:
         self._plan_digest = plan_digest
+        self._log = log
         self._table = EventTable()
         self.failure: str | None = "it is starting"
 
@@ -68,7 +70,13 @@ class LinkState:
         return self._table.open(request_id, on_end)
 
     def fail(self, reason: str) -> None:
-        """The engine is gone. The first reason stands."""
+        """The engine is gone, and nobody asked it to go. The first reason stands."""
+        if self.failure is None:
+            self._log.critical("engine_lost", reason=reason)
+        self.close(reason)
+
+    def close(self, reason: str) -> None:
+        """No more work: what is open ends with ServiceUnavailable."""
         self.failure = self.failure or reason
         self._table.fail_all(self.failure)
 

@@ -11,6 +11,7 @@ from ninfer_core.engine.inline import BuildProgram, InlineEngine
 from ninfer_core.engine.messages import Cancel, EngineMessage, PhaseDone, Ready, Submit
 from ninfer_core.serving.engine_link import LinkState, OnPhase
 from ninfer_core.serving.request_events import RequestEvents
+from ninfer_core.telemetry import Log
 
 STOP_SECONDS = 30.0
 
@@ -18,9 +19,9 @@ STOP_SECONDS = 30.0
 class InlineLink:
     """EngineLink over InlineEngine. Its messages are moved from the engine's thread to the event loop."""
 
-    def __init__(self, plan: ExecutionPlan, frontend: Frontend, build_program: BuildProgram) -> None:
-        self._engine = InlineEngine(plan, frontend, build_program, self._publish)
-        self._state = LinkState(plan.digest)
+    def __init__(self, plan: ExecutionPlan, frontend: Frontend, build_program: BuildProgram, log: Log) -> None:
+        self._engine = InlineEngine(plan, frontend, build_program, self._publish, log)
+        self._state = LinkState(plan.digest, log)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._on_phase: OnPhase | None = None
         self._started = False
@@ -49,7 +50,7 @@ class InlineLink:
     async def stop(self) -> None:
         if self._started:
             await asyncio.to_thread(self._engine.stop, timeout_seconds=STOP_SECONDS)
-        self._state.fail("it has been stopped")
+        self._state.close("it has been stopped")
 
     def _publish(self, message: EngineMessage) -> None:
         assert self._loop is not None

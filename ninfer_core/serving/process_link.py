@@ -19,6 +19,7 @@ from ninfer_core.engine.messages import Cancel, EngineMessage, FrontMessage, Shu
 from ninfer_core.engine.wire import AsyncReader, EngineStart, FrameInvalid, encode_frame, engine_decoder
 from ninfer_core.serving.engine_link import LinkState, OnPhase, start_step
 from ninfer_core.serving.request_events import RequestEvents
+from ninfer_core.telemetry import Log
 
 START_SECONDS = 1800.0
 """Longest wait for an engine to be ready: reading 60 GB from a slow disk takes minutes."""
@@ -30,9 +31,9 @@ STOP_SECONDS = 10.0
 class ProcessLink:
     """EngineLink over `python -m ninfer_core.engine.process`."""
 
-    def __init__(self, plan: ExecutionPlan, source: str | None, *, log_level: str = "info") -> None:
+    def __init__(self, plan: ExecutionPlan, source: str | None, *, log: Log, log_level: str) -> None:
         self._start = EngineStart(plan=plan, source=source, log_level=log_level)
-        self._state = LinkState(plan.digest)
+        self._state = LinkState(plan.digest, log)
         self._process: subprocess.Popen[bytes] | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._listener: asyncio.Task[None] | None = None
@@ -75,7 +76,7 @@ class ProcessLink:
             self._post(Cancel(request_id=request_id))
 
     async def stop(self) -> None:
-        self._state.fail("it has been stopped")
+        self._state.close("it has been stopped")
         if self._process is None:
             return
         if self._writer is not None and not self._writer.is_closing():

@@ -11,6 +11,7 @@ from ninfer_protocols.openai_chat import ninfer_protocol_build
 
 from ninfer_core.api import ProtocolContext, ProtocolRoutes
 from ninfer_core.serving.inline_link import InlineLink
+from ninfer_core.telemetry import create_log
 from ninfer_core.testing.live_server import LiveServer, live_server
 from ninfer_core.testing.simulated_program import SimulatedFrontend, SimulatedProgram, simulated_plan, simulated_program
 
@@ -51,7 +52,7 @@ def serve() -> Iterator[Serve]:
             if slow_seconds:
                 _slow_down(program, slow_seconds)
             programs.append(program)
-            link = InlineLink(plan, frontend, lambda on_phase: program)
+            link = InlineLink(plan, frontend, lambda on_phase: program, create_log("off"))
             return stack.enter_context(live_server(plan, link, chat_protocol, **options))
 
         yield start

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ninfer_core.api.errors import ErrorCategory, RequestError
+from ninfer_core.api.service import Admitted, Finished, GenerationEvent, TextDelta, Timings, Usage
+from ninfer_core.engine.messages import Event, Failed
+from ninfer_core.serving.request_events import EventTable, RequestEvents, reported_error
+
+ADMITTED = Admitted(prompt_tokens=3, cached_tokens=0)
+FINISHED = Finished(
+    reason="stop_token",
+    stop_string=None,
+    usage=Usage(prompt_tokens=3, cached_tokens=0, output_tokens=1, reasoning_tokens=0),
+    timings=Timings(queue_seconds=0, prompt_seconds=0, generation_seconds=0),
+)
+
+
+async def read_all(events: RequestEvents) -> list[GenerationEvent]:
+    read = []
+    while (event := await events.next()) is not None:
+        read.append(event)
+    return read
+
+
+@pytest.mark.contract("EXEC-6", "EXEC-21")
+def test_text_that_nobody_reads_is_kept_as_one_piece_for_each_run_of_a_channel() -> None:
+    async def run() -> None:
+        ended: list[bool] = []
+        events = RequestEvents(lambda: ended.append(True))
+        events.push(ADMITTED)
+        for _ in range(1000):
+            events.push(TextDelta(channel="reasoning", text="a"))
+        for _ in range(1000):
+            events.push(TextDelta(channel="content", text="b"))
+        assert len(events._pending) == 3
+        events.push(FINISHED)
+        assert ended == [True]
+        assert await read_all(events) == [
+            ADMITTED,
+            TextDelta(channel="reasoning", text="a" * 1000),
+            TextDelta(channel="content", text="b" * 1000),
+            FINISHED,
+        ]
+
+    asyncio.run(run())
+
+
+def test_a_reader_that_waits_is_woken() -> None:
+    async def run() -> None:
+        events = RequestEvents(lambda: None)
+        reading = asyncio.create_task(read_all(events))
+        for event in (ADMITTED, TextDelta(channel="content", text="x"), FINISHED):
+            await asyncio.sleep(0)
+            events.push(event)
+        assert len(await reading) == 3
+
+    asyncio.run(run())
+
+
+def test_what_came_before_a_failure_is_read_first() -> None:
+    async def run() -> None:
+        events = RequestEvents(lambda: None)
+        events.push(ADMITTED)
+        events.fail(RequestError("gone"))
+        events.push(FINISHED)
+        assert await events.next() == ADMITTED
+        for _ in range(2):
+            with pytest.raises(RequestError, match="gone"):
+                await events.next()
+
+    asyncio.run(run())
+
+
+def test_messages_are_told_apart_and_late_ones_ignored() -> None:
+    async def run() -> None:
+        table = EventTable()
+        first, second = (table.open(number, lambda: None) for number in (1, 2))
+        table.receive(Event(request_id=1, event=ADMITTED))
+        table.receive(Failed(request_id=2, code="request_queue_timeout", message="waited", waited_ms=7))
+        table.receive(Event(request_id=2, event=ADMITTED))
+        table.receive(Event(request_id=9, event=ADMITTED))
+        assert await first.next() == ADMITTED
+        with pytest.raises(RequestError, match="waited"):
+            await second.next()
+        table.fail_all("the engine is gone")
+        with pytest.raises(RequestError, match="the engine is gone"):
+            await first.next()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("code", "category"),
+    [
+        ("server_overloaded", ErrorCategory.OVERLOADED),
+        ("request_queue_timeout", ErrorCategory.TIMEOUT),
+        ("context_length_exceeded", ErrorCategory.INVALID_REQUEST),
+        ("service_unavailable", ErrorCategory.UNAVAILABLE),
+        ("client_disconnected", ErrorCategory.CANCELLED),
+        ("generation_failed", ErrorCategory.INTERNAL),
+        ("never_heard_of", ErrorCategory.INTERNAL),
+    ],
+)
+def test_reported_errors_keep_their_code_and_get_their_category(code: str, category: ErrorCategory) -> None:
+    error = reported_error(Failed(request_id=1, code=code, message="m"))
+    assert (error.code, error.category, error.message) == (code, category, "m")
