@@ -58,13 +58,17 @@ def unit_lower_inverse(strictly_lower: Tensor) -> Tensor:
     place = torch.arange(size, device=strictly_lower.device)
     identity = torch.eye(size, dtype=strictly_lower.dtype, device=strictly_lower.device)
     with torch.no_grad():
-        inverse = identity.expand_as(strictly_lower)
-        width = 1
+        # Blocks of two need no product: their inverse is I - L.
+        inverse = identity - strictly_lower * corner_mask(place, 1)
+        width = 2
         while width < size:
-            same_pair = (place[:, None] // (2 * width)) == (place[None, :] // (2 * width))
-            below = (place[:, None] // width) > (place[None, :] // width)
-            corner = strictly_lower * (same_pair & below)
-            inverse = inverse - inverse @ corner @ inverse
+            inverse = inverse - inverse @ (strictly_lower * corner_mask(place, width)) @ inverse
             width *= 2
     # One Newton step at the solution changes nothing but has exactly the gradient of the inverse.
     return inverse @ (2 * identity - (identity + strictly_lower) @ inverse)
+
+
+def corner_mask(place: Tensor, width: int) -> Tensor:
+    """The lower left block of every diagonal block of twice `width`."""
+    same_pair = (place[:, None] // (2 * width)) == (place[None, :] // (2 * width))
+    return same_pair & ((place[:, None] // width) > (place[None, :] // width))

@@ -42,7 +42,7 @@ class Muon:
         self.decay = decay
 
     @torch.no_grad()
-    def step(self, rate: float) -> None:
+    def step(self, rate: Tensor) -> None:
         for group, velocity in self.groups:
             gradient = torch.stack([matrix.grad for matrix in group if matrix.grad is not None])
             velocity.lerp_(gradient, 1 - self.momentum)
@@ -50,38 +50,39 @@ class Muon:
             update = orthogonal(gradient.lerp(velocity, self.momentum))
             scale = max(1.0, update.shape[-2] / update.shape[-1]) ** 0.5
             for matrix, change in zip(group, update, strict=True):
-                matrix.mul_(1 - rate * self.decay).add_(change, alpha=-rate * scale)
+                matrix.mul_(1 - rate * self.decay).sub_(change * (rate * scale))
 
 
 class Optimizer:
-    """Both halves behind one `step(share)`, where share in [0, 1] scales the peak rates."""
+    """Both halves behind one `step(share)`, where share in [0, 1] scales the peak rates.
+
+    The share is a tensor and nothing waits for the device, so a step can be recorded in a CUDA graph.
+    """
 
     def __init__(self, model: nn.Module, *, muon_rate: float, adam_rate: float) -> None:
         named = dict(model.named_parameters())
-        small = ("embed_tokens", "in_proj_a", "in_proj_b")
-        hidden = {name for name, weight in named.items() if weight.dim() == 2 and not any(part in name for part in small)}
-        self.muon = Muon(named[name] for name in hidden_order(named, hidden))
+        hidden = hidden_matrices(named)
         rest = [weight for name, weight in named.items() if name not in hidden]
-        self.adam = torch.optim.AdamW(rest, lr=adam_rate, betas=(0.9, 0.98), weight_decay=0.0, fused=rest[0].is_cuda)
+        self.muon = Muon(hidden.values())
         self.muon_rate, self.adam_rate = muon_rate, adam_rate
+        self.adam_now = torch.tensor(0.0, device=rest[0].device)
+        cuda = rest[0].is_cuda
+        self.adam = torch.optim.AdamW(
+            rest, lr=self.adam_now, betas=(0.9, 0.98), weight_decay=0.0, fused=cuda, foreach=False, capturable=cuda
+        )
 
-    def step(self, share: float) -> None:
+    def step(self, share: Tensor) -> None:
         self.muon.step(self.muon_rate * share)
-        for group in self.adam.param_groups:
-            group["lr"] = self.adam_rate * share
+        self.adam_now.copy_(self.adam_rate * share)
         self.adam.step()
-        self.adam.zero_grad(set_to_none=True)
-        for matrices, _ in self.muon.groups:
-            for matrix in matrices:
-                matrix.grad = None
 
 
-def hidden_order(named: dict[str, nn.Parameter], hidden: set[str]) -> list[str]:
-    """The model's own order: a set would stack the matrices differently on every run."""
-    return [name for name in named if name in hidden]
+def hidden_matrices(named: dict[str, nn.Parameter]) -> dict[str, nn.Parameter]:
+    """The large products of the layers; the narrow gate projections behave more like vectors."""
+    small = ("embed_tokens", "in_proj_a", "in_proj_b")
+    return {name: weight for name, weight in named.items() if weight.dim() == 2 and not any(part in name for part in small)}
 
 
-def schedule(step: int, steps: int, *, warm_up: int = 100, cooling: float = 0.45) -> float:
-    """Warm-up, a plateau, then a straight line to zero over the last `cooling` share of the steps."""
-    left = (steps - step) / (steps * cooling)
-    return min(1.0, (step + 1) / warm_up, left)
+def schedule(progress: float, *, warm_up: float = 0.015, cooling: float = 0.5) -> float:
+    """Share of the peak rate: a rise, a plateau, then a straight line to zero over the last `cooling` part."""
+    return max(0.0, min(1.0, progress / warm_up + 0.02, (1 - progress) / cooling))

@@ -14,15 +14,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from tools.tiny_model.encode import IGNORED, Rows
 from tools.tiny_model.evaluate import evaluate, table, write_failures
 from tools.tiny_model.export import load_weights, save_weights
 from tools.tiny_model.model import Geometry, TinyModel
 from tools.tiny_model.optimizer import Optimizer, schedule
 from tools.tiny_model.picture import draw_losses
+from tools.tiny_model.step import TrainingStep
 from tools.tiny_model.stream import BatchStream
 
 
@@ -37,41 +36,33 @@ class Settings:
     adam_rate: float
 
 
-def train(model: TinyModel, stream: BatchStream, settings: Settings, *, device: str, deadline: float, save: Path) -> list[float]:
-    """Returns the loss of every step. Stops early, with the weights as they are, when `deadline` passes."""
+def train(model: TinyModel, stream: BatchStream, settings: Settings, *, graph: bool, budget: float) -> list[float]:
+    """Returns the loss of every step.
+
+    With `settings.steps` 0 it runs for `budget` seconds, and the rates follow the clock instead of the count.
+    """
     optimizer = Optimizer(model, muon_rate=settings.muon_rate, adam_rate=settings.adam_rate)
+    step = TrainingStep(model, optimizer, chunk=settings.chunk, graph=graph)
     losses: list[Tensor] = []
-    began = time.monotonic()
-    for step, rows in zip(range(settings.steps), stream):  # noqa: B905 -- the stream is endless
-        with torch.autocast(device, dtype=torch.bfloat16):
-            loss = batch_loss(model, *on_device(rows, device), settings.chunk)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step(schedule(step, settings.steps))
-        losses.append(loss.detach())
-        if step % 100 == 0 or step == 20:
-            # Reading the loss waits for the GPU; doing it rarely keeps the queue full.
-            spent = time.monotonic() - began
-            print(f"step {step} loss {loss.item():.4f} at {spent:.1f} s", flush=True)
-            if time.monotonic() > deadline:
-                print("deadline reached", flush=True)
-                break
-        if step == settings.steps // 2:
-            save_weights(model, save, remainder=True)
+    waited = 0.0
+    began = asked = time.monotonic()
+    for rows in stream:
+        waited += time.monotonic() - asked
+        spent = time.monotonic() - began
+        progress = len(losses) / settings.steps if settings.steps else spent / budget
+        if progress >= 1:
+            break
+        losses.append(step(rows, schedule(progress)))
+        if len(losses) % 25 == 1:
+            # Reading a loss waits for the GPU: rarely, so that its queue stays full, but the clock must hold.
+            value = losses[-1].item()
+            if len(losses) % 250 == 1:
+                spent = time.monotonic() - began
+                print(f"step {len(losses)} loss {value:.4f} at {spent:.1f} s, waited {waited:.1f} s", flush=True)
+        asked = time.monotonic()
     seen = len(losses) * settings.rows * settings.length
     print(f"{len(losses)} steps, {seen / 1e6:.0f} M positions, {seen / (time.monotonic() - began) / 1e6:.2f} M/s")
     return torch.stack(losses).tolist()
-
-
-def batch_loss(model: TinyModel, tokens: Tensor, labels: Tensor, positions: Tensor, chunk: int) -> Tensor:
-    logits = model(tokens, positions, chunk)
-    return F.cross_entropy(logits.float().flatten(0, 1), labels.flatten(), ignore_index=IGNORED)
-
-
-def on_device(rows: Rows, device: str) -> tuple[Tensor, Tensor, Tensor]:
-    arrays = (rows.tokens, rows.labels, rows.positions)
-    tokens, labels, positions = (torch.from_numpy(array).to(device).long() for array in arrays)
-    return tokens, labels, positions
 
 
 def main() -> None:
@@ -93,8 +84,8 @@ def main() -> None:
         if not arguments.no_compile:
             for layer in model.model.layers:
                 layer.compile()
-        deadline = began + arguments.deadline
-        losses = train(model, stream, settings, device=device, deadline=deadline, save=arguments.out)
+        budget = arguments.budget - (time.monotonic() - began)
+        losses = train(model, stream, settings, graph=device == "cuda" and not arguments.no_graph, budget=budget)
     save_weights(model, arguments.out, remainder=True)
     print(f"trained after {time.monotonic() - began:.0f} s", flush=True)
     report(model, settings, losses, arguments.out, arguments.per_skill)
@@ -123,7 +114,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--resume", type=Path, help="directory with the weights to continue from")
-    parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--steps", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rows", type=int, default=64, help="packed rows per step")
     parser.add_argument("--length", type=int, default=1024, help="tokens per row")
@@ -131,9 +122,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--muon-rate", type=float, default=0.02)
     parser.add_argument("--adam-rate", type=float, default=0.003)
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 2))
-    parser.add_argument("--deadline", type=float, default=450, help="seconds after which training stops early")
+    parser.add_argument("--budget", type=float, default=450, help="seconds to train for, when --steps is 0")
     parser.add_argument("--per-skill", type=int, default=200)
     parser.add_argument("--no-compile", action="store_true")
+    parser.add_argument("--no-graph", action="store_true", help="launch every kernel instead of replaying a graph")
     return parser.parse_args()
 
 

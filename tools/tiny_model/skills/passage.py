@@ -65,7 +65,8 @@ def question(rng: random.Random, kind: str | None = None) -> Exchange:
     user = rng.choice(frames).format(text=" ".join(sentences.values()), question=asked.format(name=name, value=value))
     answer = {"yes": "Yes.", "no": "No.", "open": f"{facts.get(pair, '')}.", "unsaid": UNSAID}[kind]
     found = f'The text says: "{sentences[pair]}"' if pair in sentences else "The text has no sentence about this."
-    judged = {"yes": " That matches.", "no": f" That is not {value}.", "open": "", "unsaid": ""}[kind]
+    compared = f"\nAsked: {value}. Said: {facts.get(pair)}. "
+    judged = {"yes": f"{compared}Same.", "no": f"{compared}Different.", "open": "", "unsaid": ""}[kind]
     answer = answer[0].upper() + answer[1:]
     return Exchange(user, answer, f"The question: {asked.format(name=name, value=value)}", found + judged)
 

@@ -55,7 +55,7 @@ def units(rng: random.Random) -> Episode:
         answer=f"{left} = {right}",
         intent=f"I convert {left} to {target[0]}.",
         steps=f"{measure(Decimal(1), conversion.large[0])} is {conversion.factor} {conversion.small[0]}.\n"
-        f"{work(before, conversion.factor) if down else ''}{plain(before)} {sign} {conversion.factor} = {plain(after)}.",
+        f"{work(before, conversion.factor, down=down)}{plain(before)} {sign} {conversion.factor} = {plain(after)}.",
     )
     return single("units", exchange)
 
@@ -81,9 +81,12 @@ def plain(value: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def work(amount: Decimal, factor: int) -> str:
+def work(amount: Decimal, factor: int, *, down: bool) -> str:
     """The part products, where the factor is not a shift of the decimal point."""
     count = int(amount)
+    if not down:
+        # The other divisions are short enough to know by heart.
+        return f"{count // 10} / 6 = {count // 60}.\n" if factor == 60 else ""
     if factor == 60:
         tens, ones = count // 10 * 10, count % 10
         split = f"{tens} x 6 = {tens * 6}, {ones} x 6 = {ones * 6}, " if tens and ones else ""
