@@ -29,12 +29,16 @@ from ninfer_core.api.errors import (
 )
 from ninfer_core.api.frontend import (
     ChannelText,
+    FallbackReason,
     Frontend,
     OutputDecoder,
+    OutputParser,
+    ParsedToolCall,
     PreparedPrompt,
     SamplingPresets,
     TemplateCapabilities,
     ThinkingDefaults,
+    ToolCallReport,
 )
 from ninfer_core.api.geometry import AttentionGeometry, Geometry, StateArray, WorkspaceShape
 from ninfer_core.api.hooks import hookimpl
@@ -75,6 +79,7 @@ from ninfer_core.api.service import (
     ServedModel,
     TextDelta,
     Timings,
+    ToolCallDelta,
     Usage,
 )
 from ninfer_core.api.speculative import Draft, Drafter, DrafterNeeds, DraftRows
@@ -102,6 +107,7 @@ __all__ = [
     "DrafterNeeds",
     "ErrorCategory",
     "ExecutionPlan",
+    "FallbackReason",
     "Features",
     "FinishReason",
     "Finished",
@@ -131,6 +137,8 @@ __all__ = [
     "ModelNotFound",
     "NinferError",
     "OutputDecoder",
+    "OutputParser",
+    "ParsedToolCall",
     "Part",
     "PlanRejected",
     "PluginAmbiguous",
@@ -164,6 +172,8 @@ __all__ = [
     "ThinkingDefaults",
     "Timings",
     "ToolCall",
+    "ToolCallDelta",
+    "ToolCallReport",
     "ToolDefinition",
     "Usage",
     "WeightSource",

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from ninfer_core.api.request import Channel, GenerationRequest, SamplingOptions, TemplateOptions
+from ninfer_core.api.request import Channel, GenerationRequest, SamplingOptions, TemplateOptions, ToolDefinition
+
+FallbackReason = Literal[
+    "none",
+    "malformed_structure",
+    "duplicate_parameter",
+    "invalid_tool_name",
+    "undeclared_tool",
+    "trailing_content",
+]
+"""Why a region that looked like tool calls is text after all (contract TOOL-12)."""
 
 
 class TemplateCapabilities(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +73,40 @@ class OutputDecoder(Protocol):
         ...
 
 
+class ToolCallReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the tool calls of one answer; classification only, no text (contract TOOL-13).
+
+    `empty_arguments_omitted` and `schema_mismatches` count arguments of structured calls (TOOL-4, TOOL-6).
+    """
+
+    marker_seen: bool = False
+    structured_calls: int = 0
+    empty_arguments_omitted: int = 0
+    schema_mismatches: int = 0
+    fallback_reason: FallbackReason = "none"
+
+
+class ParsedToolCall(NamedTuple):
+    """One call of the model's. `arguments` are JSON values in the order they were written (contract CHAT-41)."""
+
+    name: str
+    arguments: dict[str, Any]
+
+
+class OutputParser(Protocol):
+    """Channel text of one answer, after stop strings -> text to show and tool calls, with the least delay: only
+    what may still belong to a call is held back (contract TOOL-14)."""
+
+    report: ToolCallReport
+    """Complete once `finish` has returned."""
+
+    def push(self, piece: ChannelText) -> tuple[ChannelText | ParsedToolCall, ...]: ...
+
+    def finish(self) -> tuple[ChannelText | ParsedToolCall, ...]:
+        """The answer has ended, for whatever reason: calls if what was held is calls, else its text, every byte."""
+        ...
+
+
 class Frontend(Protocol):
     """Built once for each process from the artifact's resources."""
 
@@ -70,6 +114,9 @@ class Frontend(Protocol):
     presets: SamplingPresets
     stop_token_ids: tuple[int, ...]
     token_domain: int
+    thinking_control_ids: tuple[int, ...]
+    """Guidance and close marker that end thinking at its budget (contract TMPL-12): checked at start to decode to
+    that text and to hold no stop token; empty when the template has no thinking."""
 
     def prepare(self, request: GenerationRequest, defaults: ThinkingDefaults) -> PreparedPrompt:
         """Render with the artifact's template and tokenize.
@@ -80,3 +127,8 @@ class Frontend(Protocol):
         ...
 
     def output_decoder(self, initial_channel: Channel) -> OutputDecoder: ...
+
+    def output_parser(self, tools: tuple[ToolDefinition, ...], *, tolerant: bool) -> OutputParser:
+        """A parser for one answer. `tools` is the effective set of the request; with none everything is text
+        (contract TOOL-11, TOOL-16). `tolerant` also takes calls whose wrapper is malformed (TOOL-15)."""
+        ...

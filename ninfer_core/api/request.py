@@ -81,7 +81,8 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One generation, in no protocol's words.
 
     `stop` strings apply to the channels named in `stop_channels`. `max_output_tokens` None takes the
-    server's default; 0 processes the prompt and generates nothing (contract CHAT-8).
+    server's default; 0 processes the prompt and generates nothing (contract CHAT-8). `thinking_budget` is the
+    most tokens of thinking before it is closed (TMPL-10); None takes the server's default.
     """
 
     messages: tuple[Message, ...]
@@ -91,3 +92,4 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     max_output_tokens: int | None = None
     stop: tuple[str, ...] = ()
     stop_channels: tuple[Channel, ...] = ("reasoning", "content")
+    thinking_budget: int | None = None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
-from ninfer_core.api.frontend import PreparedPrompt, TemplateCapabilities
+from ninfer_core.api.frontend import PreparedPrompt, TemplateCapabilities, ToolCallReport
 from ninfer_core.api.request import Channel, GenerationRequest
 
 FinishReason = Literal["stop_token", "stop_string", "output_limit", "context_capacity"]
@@ -44,21 +44,35 @@ class TextDelta(msgspec.Struct, frozen=True, kw_only=True, tag="text"):
     text: str
 
 
+class ToolCallDelta(msgspec.Struct, frozen=True, kw_only=True, tag="tool_call"):
+    """One whole call, after all text: calls are certain only when nothing follows them (contract TOOL-14).
+
+    `index` counts the calls of the answer from 0; `arguments` keep the order they were written in (CHAT-41).
+    """
+
+    index: int
+    name: str
+    arguments: dict[str, Any]
+
+
 class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished"):
-    """The last event. `stop_string` is set exactly when `reason` is `stop_string`."""
+    """The last event. `stop_string` is set exactly when `reason` is `stop_string`. `tool_calls` is what
+    the output parser reports, None where none ran."""
 
     reason: FinishReason
     stop_string: str | None
     usage: Usage
     timings: Timings
+    tool_calls: ToolCallReport | None = None
 
 
-GenerationEvent = Admitted | TextDelta | Finished
+GenerationEvent = Admitted | TextDelta | ToolCallDelta | Finished
 
 
 class Generation(Protocol):
-    """One accepted request. Iterating gives `Admitted`, any number of `TextDelta`, one `Finished`; a failure
-    is raised as a RequestError. `aclose` cancels what is still running and may be called at any time."""
+    """One accepted request. Iterating gives `Admitted`, any number of `TextDelta`, any number of `ToolCallDelta`, one
+    `Finished`; a failure is raised as a RequestError. `aclose` cancels what is still running and may be called at any
+    time."""
 
     prompt: PreparedPrompt
 

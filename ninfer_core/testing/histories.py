@@ -70,6 +70,7 @@ class Observer:
             assert event.text, "an empty delta"
             self.text[request_id][event.channel] += event.text
         else:
+            assert isinstance(event, Finished), "tool calls are parsed by the front, from the engine's text"
             self._end(request_id, event)
 
     def _end(self, request_id: int, message: Finished | Failed) -> None:

@@ -15,15 +15,17 @@ from dataclasses import dataclass, field
 from ninfer_core.api.artifact import ArtifactIdentity
 from ninfer_core.api.frontend import (
     ChannelText,
+    ParsedToolCall,
     PreparedPrompt,
     SamplingPresets,
     TemplateCapabilities,
     ThinkingDefaults,
+    ToolCallReport,
 )
 from ninfer_core.api.geometry import AttentionGeometry, Geometry
 from ninfer_core.api.kv import KVLayout, KVPlane
 from ninfer_core.api.plan import Capacities, DeviceInfo, ExecutionPlan, Features, Ledger
-from ninfer_core.api.request import Channel, GenerationRequest, SamplingOptions, TemplateOptions
+from ninfer_core.api.request import Channel, GenerationRequest, SamplingOptions, TemplateOptions, ToolDefinition
 from ninfer_core.engine.program import RowRound, RowSetup
 from ninfer_core.program.pages import PagePool
 from ninfer_core.program.slots import SlotPool
@@ -171,6 +173,19 @@ class SimulatedDecoder:
         return (ChannelText(self.channel, text),) if text else ()
 
 
+class PlainTextParser:
+    """The output parser of a template without tools: everything is text."""
+
+    def __init__(self) -> None:
+        self.report = ToolCallReport()
+
+    def push(self, piece: ChannelText) -> tuple[ChannelText | ParsedToolCall, ...]:
+        return (piece,)
+
+    def finish(self) -> tuple[ChannelText | ParsedToolCall, ...]:
+        return ()
+
+
 class SimulatedFrontend:
     """Implements Frontend for token ids that are bytes. A prompt is the messages' text, UTF-8 encoded."""
 
@@ -184,6 +199,7 @@ class SimulatedFrontend:
         self.presets = SamplingPresets(thinking=preset, non_thinking=preset)
         self.stop_token_ids: tuple[int, ...] = (STOP_TOKEN,)
         self.token_domain = VOCABULARY_ROWS
+        self.thinking_control_ids: tuple[int, ...] = ()
 
     def prepare(self, request: GenerationRequest, defaults: ThinkingDefaults) -> PreparedPrompt:
         text = "\n".join(f"{message.role}: {message.text}" for message in request.messages)
@@ -198,6 +214,9 @@ class SimulatedFrontend:
 
     def output_decoder(self, initial_channel: Channel) -> SimulatedDecoder:
         return SimulatedDecoder(initial_channel)
+
+    def output_parser(self, tools: tuple[ToolDefinition, ...], *, tolerant: bool) -> PlainTextParser:
+        return PlainTextParser()
 
 
 def simulated_plan(
