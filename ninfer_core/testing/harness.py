@@ -94,7 +94,7 @@ class ModelHarness:
 
     def prefill(self, slot: int, token_ids: Sequence[int]) -> torch.Tensor:
         """Run and commit tokens; -> hidden [tokens, hidden_size]."""
-        batch = self._batch([slot], [token_ids], [0], prefill=True)
+        batch = self.batch([slot], [token_ids], [0], prefill=True)
         with torch.inference_mode():
             hidden = self.model.prefill(batch)
         self._lengths[slot] += len(token_ids)
@@ -104,7 +104,7 @@ class ModelHarness:
         """Fold `accepted` columns of each slot's last round and run a new one; -> hidden [rows, columns, hidden]."""
         self._accept(slots, accepted)
         with torch.inference_mode():
-            return self.model.decode(self._batch(slots, token_ids, accepted, prefill=False))
+            return self.model.decode(self.batch(slots, token_ids, accepted, prefill=False))
 
     def fold(self, slots: Sequence[int], accepted: Sequence[int]) -> None:
         """Fold alone."""
@@ -122,13 +122,10 @@ class ModelHarness:
         """A copy of what the slot's sequence carries."""
         return {name: pool[:, slot].clone() for name, pool in self.arrays.items()}
 
-    def _accept(self, slots: Sequence[int], accepted: Sequence[int]) -> None:
-        for slot, count in zip(slots, accepted, strict=True):
-            self._lengths[slot] += count
-
-    def _batch(
+    def batch(
         self, slots: Sequence[int], token_ids: Sequence[Sequence[int]], accepted: Sequence[int], *, prefill: bool
     ) -> ForwardBatch:
+        """One unit of work on the slots as they stand, for a test that runs the model itself."""
         ids = torch.tensor([list(row) for row in token_ids], dtype=torch.int64, device=self._device)
         lengths = torch.tensor([self._lengths[slot] for slot in slots], device=self._device)
         positions = lengths.unsqueeze(1) + torch.arange(ids.shape[1], device=self._device)
@@ -142,6 +139,10 @@ class ModelHarness:
             prefill=prefill,
         )
         return ForwardBatch(ids, positions.expand(3, -1, -1), cache, self._state(slots, accepted))
+
+    def _accept(self, slots: Sequence[int], accepted: Sequence[int]) -> None:
+        for slot, count in zip(slots, accepted, strict=True):
+            self._lengths[slot] += count
 
     def _state(self, slots: Sequence[int], accepted: Sequence[int]) -> RecurrentState:
         return RecurrentState(

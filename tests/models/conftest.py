@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from ninfer_models import qwen_hybrid
 from ninfer_models.qwen_hybrid.geometry import build_geometry
-from ninfer_models.qwen_hybrid.text import build_text_model
 
 from ninfer_core.artifact import open_artifact
 from ninfer_core.plugins import PluginRegistry
@@ -79,8 +80,12 @@ class Checkpoint:
 
     def subject(self) -> FamilySubject:
         handle = open_artifact(str(self.path), PluginRegistry.discover())
+        # All that the hook reads of a plan.
+        plan: Any = SimpleNamespace(
+            activation_dtype="float32", capacities=SimpleNamespace(draft_tokens=DECODE_COLUMNS - 1)
+        )
         with handle.open_weights() as weights:
-            model = build_text_model(handle.header, "float32", DECODE_COLUMNS, weights, torch.device("cpu"))
+            model = qwen_hybrid.ninfer_family_build(handle.header, plan, weights, torch.device("cpu"))
         geometry = build_geometry(handle.header, "float32")
         return FamilySubject(model, geometry, self.logits, DECODE_COLUMNS)
 
