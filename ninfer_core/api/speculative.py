@@ -33,7 +33,7 @@ class DrafterNeeds(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class DraftRows:
-    """The rows a drafter works for. `slots`, `anchors`, `positions` [rows]; `features` [rows, columns, taps, hidden]."""
+    """The rows to draft for: `slots`, `anchors`, `positions` [rows], `features` [rows, columns, taps, hidden]."""
 
     slots: torch.Tensor
     anchors: torch.Tensor
