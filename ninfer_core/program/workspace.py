@@ -35,6 +35,9 @@ class CudaWorkspace:
         self._planned_bytes = planned_bytes
         self._log = logging.getLogger("ninfer.program")
         torch.cuda.empty_cache()  # what loading the weights left over
+        # The matrix library's own workspace belongs to the ledger's device context: have it made outside the block.
+        square = torch.zeros(16, 16, dtype=torch.bfloat16, device=device)
+        torch.matmul(square, square)
         block = torch.empty(planned_bytes, dtype=torch.uint8, device=device)
         del block
         self._limit_bytes = torch.cuda.memory_reserved(device) + ALLOWED_GROWTH_BYTES

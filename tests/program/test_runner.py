@@ -129,6 +129,13 @@ def test_decoding_a_token_equals_having_it_in_the_prompt(program: DeviceProgram)
         assert generate(program, [*tokens, *made[:cut]], GREEDY, 30 - cut) == made[cut:]
 
 
+def test_a_draw_belongs_to_its_position_not_to_its_turn(program: DeviceProgram) -> None:
+    tokens, each = prompt(30, 8), sampled(21, temperature=3.0)
+    made = generate(program, tokens, each, 30)
+    for cut in (1, 7, 29):
+        assert generate(program, [*tokens, *made[:cut]], each, 30 - cut) == made[cut:]
+
+
 def test_a_slot_forgets_its_last_sequence(program: DeviceProgram) -> None:
     tokens, each = prompt(40, 5), sampled(3, presence_penalty=2.0)
     fresh = generate(program, tokens, each, 30)
