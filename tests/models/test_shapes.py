@@ -191,3 +191,19 @@ def test_planning_imports_no_torch() -> None:
         "sys.exit('torch' in sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60, cwd=Path(sys.prefix))
+
+
+def test_the_workspace_counts_with_the_sizes_of_the_operations() -> None:
+    from ninfer_models.qwen_hybrid import workspace
+
+    from ninfer_core.ops.gated_delta import chunked
+    from ninfer_core.ops.linear import DECODE_ROWS
+    from ninfer_core.ops.paged_attention import reference
+
+    counted = (workspace._DELTA_CHUNK, workspace._PREFILL_SPLIT, workspace._DECODE_SPLIT, workspace._ROW_CLASS)
+    assert counted == (
+        chunked.CHUNK_COLUMNS,
+        reference.PREFILL_SPLIT_TOKENS,
+        reference.DECODE_SPLIT_TOKENS,
+        DECODE_ROWS,
+    )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ninfer_core.api import DTYPE_BYTES, ArtifactHeader, WorkspaceShape
 from ninfer_models.qwen_hybrid.config import Experts, QwenHybridConfig, parse_config
 
-_FLOAT32, _INT64, _BOOL, _FLOAT64 = 4, 8, 1, 8
+_FLOAT32, _INT64, _BOOL = 4, 8, 1
 _DELTA_CHUNK = 64
 """Columns the chunked delta rule works on at once (`ops.gated_delta`)."""
 _PREFILL_SPLIT, _DECODE_SPLIT = 512, 256
