@@ -139,7 +139,7 @@ def reference_text(reference: Any, request: GenerationRequest, resolved: Templat
     return text
 
 
-relaxed = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+relaxed = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.contract("CHAT-4", "CHAT-39", "CHAT-40", "TMPL-6")
@@ -147,13 +147,35 @@ relaxed = settings(max_examples=150, deadline=None, suppress_health_check=list(H
 def test_text_and_ids_are_those_of_transformers(
     style: str, frontend_of: Callable[..., QwenFrontend], references: dict[str, Any]
 ) -> None:
-    frontend, reference = frontend_of(style), references[style]
+    check_against(frontend_of(style), references[style], examples=150)
 
-    @relaxed
+
+@pytest.mark.long
+@pytest.mark.parametrize("style", ["3.8", "3.6"])
+def test_a_thousand_conversations(
+    style: str, frontend_of: Callable[..., QwenFrontend], references: dict[str, Any]
+) -> None:
+    check_against(frontend_of(style), references[style], examples=1000)
+
+
+def test_the_tiny_models_files_too(tmp_path: Path, frontend_of: Callable[..., QwenFrontend]) -> None:
+    assets = Path(__file__).parents[3] / "tools/tiny_model/assets"
+    files = {name: (assets / name).read_bytes() for name in ("tokenizer.json", "chat_template.jinja")}
+    files["tokenizer_config.json"] = b'{"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|im_end|>"}'
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    frontend = frontend_of(
+        "3.8", **{name.replace(".json", "_json"): data for name, data in files.items() if name.endswith(".json")}
+    )
+    check_against(frontend, transformers.AutoTokenizer.from_pretrained(tmp_path), examples=50)
+
+
+def check_against(frontend: QwenFrontend, reference: Any, *, examples: int) -> None:
+    @settings(relaxed, max_examples=examples)
     @given(conversations(ordinary.filter(without_control_tokens), free_keys=False))
     def check(request: GenerationRequest) -> None:
-        if not all(without_control_tokens(message.text) for message in request.messages):
-            return  # formed by joining parts: decision 12 has its own test
+        # Formed by joining parts: decision 12 has its own test.
+        assume(all(without_control_tokens(message.text) for message in request.messages))
         prepared = frontend.prepare(request, ThinkingDefaults())
         expected = reference_text(reference, request, prepared.resolved)
         assert prepared.text == expected
