@@ -6,7 +6,6 @@ Exit codes: 0 done, 1 the command failed, 2 it was asked for something that cann
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -57,9 +56,14 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(TRACEBACK_FLAG, is_flag=True, help="Show the traceback of an error. May stand anywhere on the line.")
+@click.option(
+    TRACEBACK_FLAG,
+    is_flag=True,
+    expose_value=False,
+    help="Show the traceback of an error. May stand anywhere on the line.",
+)
 @click.version_option(package_name="ninfer", prog_name="ninfer")
-def ninfer(traceback: bool) -> None:
+def ninfer() -> None:
     """Serve Qwen3.6 / Qwen3.8 hybrid models on one GPU."""
 
 
@@ -79,10 +83,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has enough; the interpreter must not fail again while flushing at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
     return result if isinstance(result, int) else 0
 
 

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
 import importlib
+import os
+import subprocess
+import sys
+from types import ModuleType
 
 import click
 import pytest
@@ -10,23 +14,30 @@ from ninfer_core.cli import main as main_module
 from ninfer_core.cli.main import COMMANDS, CommandRow, main
 
 
+class Failing(ModuleType):
+    """A module with a command that prints its arguments and raises what the test has put into `error`."""
+
+    error: BaseException
+
+    def __init__(self) -> None:
+        super().__init__("failing_command")
+
+        @click.command()
+        @click.argument("words", nargs=-1)
+        def fail(words: tuple[str, ...]) -> None:
+            click.echo(" ".join(words))
+            raise self.error
+
+        self.fail = fail
+
+
 @pytest.fixture
-def fails_with(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Stands `ninfer plan` in for a command that raises what the test puts into FAILURES."""
-    monkeypatch.setattr(main_module, "COMMANDS", {"fail": CommandRow(f"{__name__}:fail", "Fail.")})
-    monkeypatch.setitem(__import__("sys").modules, __name__, _This)
-    return monkeypatch
-
-
-class _This:
-    error: BaseException = RuntimeError()
-
-    @staticmethod
-    @click.command()
-    @click.argument("words", nargs=-1)
-    def fail(words: tuple[str, ...]) -> None:
-        click.echo(" ".join(words))
-        raise _This.error
+def failing(monkeypatch: pytest.MonkeyPatch) -> Failing:
+    """`ninfer fail` is the only command there is."""
+    module = Failing()
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(main_module, "COMMANDS", {"fail": CommandRow(f"{module.__name__}:fail", "Fail.")})
+    return module
 
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,7 +62,6 @@ def test_an_unknown_command_is_a_usage_error(capsys: pytest.CaptureFixture[str])
     assert "No such command 'serv'" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("fails_with")
 @pytest.mark.parametrize(
     ("error", "code", "line"),
     [
@@ -62,18 +72,17 @@ def test_an_unknown_command_is_a_usage_error(capsys: pytest.CaptureFixture[str])
     ],
 )
 def test_an_error_becomes_a_line_and_an_exit_code(
-    error: BaseException, code: int, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    error: BaseException, code: int, line: str, failing: Failing, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(_This, "error", error)
+    failing.error = error
     assert main(["fail"]) == code
     assert capsys.readouterr().err.strip() == line
 
 
-@pytest.mark.usefixtures("fails_with")
 def test_the_traceback_is_shown_on_request_wherever_the_flag_stands(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    failing: Failing, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(_This, "error", StartFailed("no memory"))
+    failing.error = StartFailed("no memory")
     for words in (["--traceback", "fail", "x"], ["fail", "x", "--traceback"]):
         assert main(words) == 1
         captured = capsys.readouterr()
@@ -81,19 +90,15 @@ def test_the_traceback_is_shown_on_request_wherever_the_flag_stands(
         assert "Traceback" in captured.err and captured.err.endswith("start_failed: no memory\n")
 
 
-@pytest.mark.usefixtures("fails_with")
-def test_after_two_dashes_the_flag_is_an_argument(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(_This, "error", StartFailed("no memory"))
+def test_after_two_dashes_the_flag_is_an_argument(failing: Failing, capsys: pytest.CaptureFixture[str]) -> None:
+    failing.error = StartFailed("no memory")
     main(["fail", "--", "--traceback"])
     captured = capsys.readouterr()
     assert captured.out == "--traceback\n" and "Traceback" not in captured.err
 
 
-@pytest.mark.usefixtures("fails_with")
-def test_a_mistake_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_This, "error", ZeroDivisionError())
+def test_a_mistake_of_ours_is_not_hidden(failing: Failing) -> None:
+    failing.error = ZeroDivisionError()
     with pytest.raises(ZeroDivisionError):
         main(["fail"])
 
@@ -104,3 +109,14 @@ def test_the_second_name_of_the_command_serves(
     monkeypatch.setattr("sys.argv", ["ninfer-serve", "--help"])
     assert main_module.serve_main() == 0
     assert "Usage: ninfer serve" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [["--help"], ["plugins", "list"]], ids=" ".join)
+def test_a_reader_that_went_away_ends_the_command_without_noise(words: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "ninfer_core", *words], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")
