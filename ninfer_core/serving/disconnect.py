@@ -2,24 +2,29 @@
 
 The application runs as a task of its own and is cancelled from outside: while the prompt is prepared, while it
 waits for a place, between two tokens, and in requests that are not streamed. Protocols need no code for it beyond
-closing their generation in `finally`.
+closing their generation in `finally`. A client that is there but reads nothing is given up after a while.
 """
 
 from __future__ import annotations
 
 import asyncio
 
+from ninfer_core.api.errors import RequestCancelled
 from ninfer_core.serving.asgi import Application, Message, Receive, Scope, Send
+
+STALL_SECONDS = 60.0
+"""Longest wait for a client to take what is sent to it, once the connection's buffers are full."""
 
 
 class DisconnectLayer:
     """Stands inside the body layer: the first message is the whole body, the next one the client's end."""
 
-    def __init__(self, app: Application) -> None:
+    def __init__(self, app: Application, *, stall_seconds: float = STALL_SECONDS) -> None:
         self._app = app
+        self._stall_seconds = stall_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange = _Exchange(await receive(), send)
+        exchange = _Exchange(await receive(), send, self._stall_seconds)
         application = asyncio.create_task(self._run(scope, exchange))
         watcher = asyncio.create_task(_until_gone(receive, exchange))
         try:
@@ -42,9 +47,10 @@ class DisconnectLayer:
 class _Exchange:
     """The application's side of one request."""
 
-    def __init__(self, body: Message, send: Send) -> None:
+    def __init__(self, body: Message, send: Send, stall_seconds: float) -> None:
         self._body: Message | None = body
         self._send = send
+        self._stall_seconds = stall_seconds
         self.gone = asyncio.Event()
         self.complete = False
 
@@ -58,7 +64,11 @@ class _Exchange:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.body" and not message.get("more_body", False):
             self.complete = True
-        await self._send(message)
+        try:
+            async with asyncio.timeout(self._stall_seconds):
+                await self._send(message)
+        except TimeoutError:
+            raise RequestCancelled from None
 
 
 async def _until_gone(receive: Receive, exchange: _Exchange) -> None:

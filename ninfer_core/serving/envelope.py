@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 
-from ninfer_core.api.errors import ErrorCategory, NinferError
+from ninfer_core.api.errors import NinferError
 from ninfer_core.serving.asgi import Application, Message, Receive, Scope, Send
 from ninfer_core.serving.errors import ErrorForms, InternalError, send_wire_error
 from ninfer_core.telemetry import Log
@@ -38,9 +38,9 @@ class EnvelopeLayer:
         if not answer.started:
             await send_wire_error(answer.send, self._forms.wire_error(path, error))
         elif not answer.complete:
-            # The status is out already: the connection is ended early, which is how a client can tell.
+            # The status is out already. The server closes a connection whose answer is not complete, which is how
+            # the client can tell.
             self._log.warning("answer_cut", code=error.code, request=answer.request_id)
-            raise error if error.category is ErrorCategory.INTERNAL else InternalError()
 
 
 class _Answer:

@@ -96,6 +96,19 @@ def test_a_bug_is_an_internal_error_and_the_log_keeps_the_secret() -> None:
     assert secret not in stream.getvalue()
 
 
+def test_an_error_after_the_status_cuts_the_answer() -> None:
+    async def half(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise RequestError("too late")
+
+    stream = io.StringIO()
+    exchange = Exchange(b"")
+    layer = EnvelopeLayer(half, ErrorForms([Form("a")]), create_log("info", stream))
+    asyncio.run(layer(scope(), exchange.receive, exchange.send))
+    assert len(exchange.sent) == 1
+    assert "answer_cut" in stream.getvalue()
+
+
 @pytest.mark.contract("GEN-15")
 def test_an_id_of_another_protocol_is_left_alone() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -193,6 +206,19 @@ def test_what_an_application_does_after_its_answer_is_not_cancelled() -> None:
         exchange.go_away()
         await asyncio.wait_for(task, 1)
         assert done == ["tidied"]
+
+    asyncio.run(run())
+
+
+def test_a_client_that_takes_nothing_is_given_up() -> None:
+    async def run() -> None:
+        async def never(message: Any) -> None:
+            await asyncio.sleep(60)
+
+        exchange = Exchange(b"x")
+        with pytest.raises(RequestError) as raised:
+            await DisconnectLayer(echo, stall_seconds=0.02)(scope(), exchange.receive, never)
+        assert raised.value.code == "client_disconnected"
 
     asyncio.run(run())
 
