@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import click
 
 from ninfer_core.api.errors import RequestError
@@ -30,6 +32,9 @@ def chat(options: ServeOptions, system: str | None, reasoning_effort: str | None
     /reset forgets the conversation, /quit or Ctrl-D ends; Ctrl-C stops the answer that is running and forgets its
     question.
     """
+    with contextlib.suppress(ImportError):
+        import readline  # noqa: F401  # gives `input` line editing and a history, where the platform has it
+
     opening = () if system is None else (Message(role="system", content=(TextPart(system),)),)
     with local_model(options) as model:
         click.echo(f"{model.prepared.plan.identity.model_id}. {HELP}", err=True)

@@ -1,0 +1,74 @@
+"""The engine process that does not come up, or comes up with something else in mind."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from pathlib import Path
+
+import pytest
+
+from ninfer_core.api.errors import RequestError, ServiceUnavailable, StartFailed
+from ninfer_core.api.service import Admitted
+from ninfer_core.engine.messages import Event, Fatal, PhaseDone, Ready
+from ninfer_core.serving.engine_link import LinkState, start_step
+from ninfer_core.serving.process_link import ProcessLink
+from ninfer_core.telemetry import create_log
+from ninfer_core.testing.simulated_program import simulated_plan
+from ninfer_core.testing.tiny import write_tiny_artifact
+
+
+def test_an_engine_that_cannot_start_says_why_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    artifact = write_tiny_artifact(tmp_path / "tiny.ninfer")
+
+    async def run() -> None:
+        link = ProcessLink(simulated_plan(), str(artifact), log=create_log("off"), log_level="off")
+        with pytest.raises(StartFailed, match="plan_rejected"):
+            await link.start(lambda name, seconds: None)
+        assert link.failure is not None
+        assert link._process is not None and link._process.poll() is not None
+        await link.stop()
+
+    asyncio.run(run())
+
+
+def test_the_steps_of_a_start() -> None:
+    phases: list[str] = []
+
+    def note(name: str, seconds: float) -> None:
+        phases.append(name)
+
+    ready = Ready(plan_digest="d")
+    assert start_step(PhaseDone(name="weights", seconds=1), note) is None
+    assert start_step(ready, note) is ready
+    assert phases == ["weights"]
+    admitted = Event(request_id=1, event=Admitted(prompt_tokens=1, cached_tokens=0))
+    for message in (Fatal(code="c", message="why"), None, admitted):
+        with pytest.raises(StartFailed):
+            start_step(message, note)
+
+
+def test_an_engine_with_another_plan_is_refused() -> None:
+    state = LinkState("ours", create_log("off"))
+    with pytest.raises(StartFailed, match="theirs"):
+        state.accept_ready(Ready(plan_digest="theirs"))
+    assert state.failure is not None
+
+
+def test_a_loss_is_logged_once_and_its_first_reason_stands() -> None:
+    async def run() -> None:
+        stream = io.StringIO()
+        state = LinkState("d", create_log("info", stream))
+        with pytest.raises(ServiceUnavailable, match="it is starting"):
+            state.open(1, lambda: None)
+        state.failure = None
+        ended: list[int] = []
+        events = state.open(1, lambda: ended.append(1))
+        state.receive(Fatal(code="engine_failed", message="the device is gone"))
+        state.fail("the engine process has ended")
+        assert ended == [1]
+        with pytest.raises(RequestError, match="the device is gone"):
+            await events.next()
+        assert stream.getvalue().count("engine_lost") == 1 and "the device is gone" in stream.getvalue()
+
+    asyncio.run(run())
