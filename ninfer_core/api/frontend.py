@@ -19,14 +19,37 @@ FallbackReason = Literal[
 """Why a region that looked like tool calls is text after all (contract TOOL-12)."""
 
 
+FrontierKind = Literal["tools", "system", "message", "turn", "generation"]
+
+
+class Frontier(msgspec.Struct, frozen=True, kw_only=True):
+    """A place in a prompt where a checkpoint may be taken: tokenizing what is before it, alone, gives exactly the
+    first `tokens` ids (contract PCACHE-7, EXEC-12, EXEC-13).
+
+    `tools` is after the tool definitions, `system` after the leading system turn, `message` after the message of
+    that index in the request, `turn` before the first assistant turn after the last question, `generation` before
+    the turn that the model writes. `message` is None but for that kind. Kinds may share a place.
+    """
+
+    kind: FrontierKind
+    tokens: int
+    message: int | None = None
+
+
 class TemplateCapabilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What the artifact's own template can do, found from its bytes at start (contract TMPL-1)."""
+    """What the artifact's own template can do, found from its bytes at start (contract TMPL-1).
+
+    `renderer` is `structured` where the family knows the template's structure and writes the same bytes by itself:
+    then system turns may stand anywhere, a final assistant turn can be continued, and prompts have frontiers. With
+    `jinja` the template alone renders (decision 20).
+    """
 
     thinking_toggle: bool
     efforts: tuple[str, ...]
     default_effort: str | None
     preserve_thinking: bool
     tools: bool
+    renderer: Literal["structured", "jinja"] = "jinja"
 
 
 class SamplingPresets(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,12 +67,16 @@ class ThinkingDefaults(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PreparedPrompt(msgspec.Struct, frozen=True, kw_only=True):
-    """A rendered and tokenized request. `resolved` has no None left in what the template exposes."""
+    """A rendered and tokenized request. `resolved` has no None left in what the template exposes.
+
+    `frontiers` are in the order of their `tokens`; there are none where the template alone renders.
+    """
 
     text: str
     token_ids: tuple[int, ...]
     initial_channel: Channel
     resolved: TemplateOptions
+    frontiers: tuple[Frontier, ...] = ()
 
 
 class ChannelText(NamedTuple):

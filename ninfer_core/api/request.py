@@ -82,7 +82,8 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     `stop` strings apply to the channels named in `stop_channels`. `max_output_tokens` None takes the
     server's default; 0 processes the prompt and generates nothing (contract CHAT-8). `thinking_budget` is the
-    most tokens of thinking before it is closed (TMPL-10); None takes the server's default.
+    most tokens of thinking before it is closed (TMPL-10); None takes the server's default. `continue_final`
+    leaves a final assistant message open, so that the answer goes on with its text (ANTH-3); thinking must be off.
     """
 
     messages: tuple[Message, ...]
@@ -93,3 +94,4 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     stop: tuple[str, ...] = ()
     stop_channels: tuple[Channel, ...] = ("reasoning", "content")
     thinking_budget: int | None = None
+    continue_final: bool = False
