@@ -135,7 +135,7 @@ class Engine:
             self._refuse(submit, error)
         except Exception as error:
             self._log.error("session_failed", request_id=submit.request_id, exc_info=error)
-            self._refuse(submit, GenerationFailed(f"the answer could not be started: {error}"))
+            self._refuse(submit, _session_failure("started", error))
         else:
             self._records[submit.request_id] = record
             self._scheduler.enqueue(record)
@@ -231,7 +231,7 @@ class Engine:
             return record.session.push(candidates)
         except Exception as error:
             self._log.error("session_failed", request_id=record.request_id, exc_info=error)
-            return GenerationFailed(f"the answer could not be decoded: {error}")
+            return _session_failure("decoded", error)
 
     # --- endings -----------------------------------------------------------------------------------
 
@@ -286,6 +286,11 @@ def _row(record: RequestRecord) -> int:
 
 def _event(record: RequestRecord, event: GenerationEvent) -> Event:
     return Event(request_id=record.request_id, event=event)
+
+
+def _session_failure(undone: str, error: Exception) -> GenerationFailed:
+    """The exception's own text stays out: it may quote what the model wrote."""
+    return GenerationFailed(f"the answer could not be {undone} ({type(error).__name__}); the server's log says where")
 
 
 def _failed(request_id: int, error: RequestError) -> Failed:
