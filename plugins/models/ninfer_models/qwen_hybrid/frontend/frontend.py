@@ -21,6 +21,7 @@ from ninfer_models.qwen_hybrid.frontend.messages import template_messages, templ
 from ninfer_models.qwen_hybrid.frontend.options import resolve, template_variables
 from ninfer_models.qwen_hybrid.frontend.presets import read_generation_config, sampling_presets, stop_token_ids
 from ninfer_models.qwen_hybrid.frontend.template import ChatTemplate
+from ninfer_models.qwen_hybrid.frontend.thinking_control import thinking_control_ids
 from ninfer_models.qwen_hybrid.frontend.tokenizer import QwenTokenizer, build_tokenizer
 
 _REQUIRED = ("tokenizer.json", "chat_template.jinja")
@@ -38,6 +39,7 @@ class QwenFrontend:
         profile: TemplateProfile,
         presets: SamplingPresets,
         stop_token_ids: tuple[int, ...],
+        thinking_control_ids: tuple[int, ...],
     ) -> None:
         self._tokenizer = tokenizer
         self._template = template
@@ -45,6 +47,7 @@ class QwenFrontend:
         self.capabilities = profile.capabilities
         self.presets = presets
         self.stop_token_ids = stop_token_ids
+        self.thinking_control_ids = thinking_control_ids
         self.token_domain = tokenizer.token_domain
 
     def prepare(self, request: GenerationRequest, defaults: ThinkingDefaults) -> PreparedPrompt:
@@ -107,10 +110,14 @@ def build_frontend(header: ArtifactHeader) -> QwenFrontend:
     tokenizer_json = resolve_tokenizer(header.source, resources["tokenizer.json"])
     tokenizer = build_tokenizer(header.source, tokenizer_json, resources["tokenizer_config.json"])
     template = ChatTemplate(header.source, resources["chat_template.jinja"], tokenizer.control, special_tokens)
+    profile = probe(header.source, template)
+    stops = stop_token_ids(header.source, generation, special_tokens.get("eos_token"), tokenizer)
+    thinks = profile.capabilities.thinking_toggle or profile.always_thinks
     return QwenFrontend(
         tokenizer=tokenizer,
         template=template,
-        profile=probe(header.source, template),
+        profile=profile,
         presets=presets,
-        stop_token_ids=stop_token_ids(header.source, generation, special_tokens.get("eos_token"), tokenizer),
+        stop_token_ids=stops,
+        thinking_control_ids=thinking_control_ids(header.source, tokenizer, stops) if thinks else (),
     )
