@@ -46,7 +46,8 @@ def generate(
 ) -> None:
     """Answer one prompt on the terminal.
 
-    The answer goes to stdout as it is made; reasoning and a one-line report go to stderr.
+    The answer goes to stdout as it is made; reasoning and a one-line report go to stderr, and the log from
+    `warning` up unless --log-level says otherwise.
     """
     request = GenerationRequest(
         messages=_messages(prompt, messages_file, system),

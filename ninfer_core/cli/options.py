@@ -28,7 +28,8 @@ class ServeCommand(click.Command):
         sections: dict[str, list[tuple[str, str]]] = {title: [] for title in TABLE_TITLES.values()}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
-            if record is not None:
+            # Arguments stand in the usage line, and what they are in the text below it.
+            if record is not None and not isinstance(parameter, click.Argument):
                 title = parameter.section if isinstance(parameter, ServeOption) else ServeOption.section
                 sections.setdefault(title, []).append(record)
         for title, records in sections.items():

@@ -83,6 +83,7 @@ def test_what_cannot_be_is_said(
 
 def test_help_names_what_a_server_alone_has_not() -> None:
     text = click.Context(generate).get_help()
+    assert "[ARTIFACT]" not in text.partition("Options")[2]
     assert "--prompt" in text and "--kv-dtype" in text and "--port" not in text and "--api-key" not in text
 
 
