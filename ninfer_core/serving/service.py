@@ -87,7 +87,7 @@ class EngineService:
     async def _start(
         self, request: GenerationRequest, request_id: int, received: float, place: Place
     ) -> EngineGeneration:
-        prompt = await self._prepare(request, received, place)
+        prompt = self._checked(await self._prepare(request, received, place))
         submit = self._submit(request, prompt, request_id, received)
         # Two parties hold the place from here on: the engine, and whoever reads the answer.
         place.hold()
@@ -106,13 +106,12 @@ class EngineService:
         _refuse_media(request)
         # The thread holds the place as well: it may outlive its request.
         place.hold()
-        prompt = await self._preparation.prepare(
+        return await self._preparation.prepare(
             request,
             received_monotonic=received,
             deadline_monotonic=self._deadline(received),
             on_done=place.let_go,
         )
-        return self._checked(prompt)
 
     def _deadline(self, received: float) -> float:
         """Of preparation and the wait for admission together (contract EXEC-5)."""

@@ -1,0 +1,131 @@
+"""The generation service over an inline engine, without HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from ninfer_core.api.errors import ContextLengthExceeded, RequestError, ServerOverloaded, ServiceUnavailable
+from ninfer_core.api.request import GenerationRequest, MediaPart, Message, SamplingOptions, TextPart
+from ninfer_core.api.service import Admitted, Finished
+from ninfer_core.serving.inline_link import InlineLink
+from ninfer_core.serving.service import EngineService
+from ninfer_core.telemetry import create_log
+from ninfer_core.testing.simulated_program import SimulatedFrontend, SimulatedProgram, simulated_plan, simulated_program
+
+
+def ask(characters: int = 5, max_output_tokens: int | None = 8) -> GenerationRequest:
+    """A prompt of `characters` and the 6 of its role, one token each."""
+    return GenerationRequest(
+        messages=(Message(role="user", content=(TextPart("x" * characters),)),),
+        sampling=SamplingOptions(seed=1),
+        max_output_tokens=max_output_tokens,
+    )
+
+
+def with_service(
+    exercise: Callable[[EngineService, InlineLink], Awaitable[None]], *, slow_seconds: float = 0.0, **capacities: int
+) -> None:
+    async def run() -> None:
+        plan = simulated_plan(**capacities)
+        frontend, log = SimulatedFrontend(), create_log("off")
+        program = simulated_program(plan)
+        _slow_down(program, slow_seconds)
+        link = InlineLink(plan, frontend, lambda on_phase: program, log)
+        await link.start(lambda name, seconds: None)
+        service = EngineService(plan, frontend, link, "name", log)
+        await exercise(service, link)
+        await service.close()
+        await link.stop()
+        assert service.open_requests == 0
+
+    asyncio.run(run())
+
+
+def _slow_down(program: SimulatedProgram, seconds: float) -> None:
+    unit = program._unit
+
+    def slow_unit() -> None:
+        time.sleep(seconds)
+        unit()
+
+    program._unit = slow_unit  # type: ignore[method-assign]
+
+
+@pytest.mark.contract("GEN-27", "OBS-4")
+def test_events_come_in_order_and_the_place_is_free_once_closed() -> None:
+    async def exercise(service: EngineService, link: InlineLink) -> None:
+        generation = await service.start(ask())
+        events = [event async for event in generation]
+        assert isinstance(events[0], Admitted) and isinstance(events[-1], Finished)
+        assert events[-1].usage.prompt_tokens == len(generation.prompt.token_ids) == 11
+        assert service.open_requests == 1, "a result that is not released holds its place"
+        await generation.aclose()
+        await generation.aclose()
+        assert service.open_requests == 0
+
+    with_service(exercise)
+
+
+@pytest.mark.contract("EXEC-4")
+def test_unread_results_count_towards_the_capacity() -> None:
+    async def exercise(service: EngineService, link: InlineLink) -> None:
+        held = [await service.start(ask()) for _ in range(2)]
+        with pytest.raises(ServerOverloaded):
+            await service.start(ask())
+        for generation in held:
+            await generation.aclose()
+        while service.open_requests:
+            await asyncio.sleep(0.001)
+        await (await service.start(ask())).aclose()
+        while service.open_requests:
+            await asyncio.sleep(0.001)
+
+    with_service(exercise, max_concurrency=1, max_pending_requests=1)
+
+
+@pytest.mark.contract("MEDIA-2")
+def test_a_prompt_of_exactly_the_context_fits() -> None:
+    async def exercise(service: EngineService, link: InlineLink) -> None:
+        generation = await service.start(ask(characters=250))
+        *_, finished = [event async for event in generation]
+        await generation.aclose()
+        assert isinstance(finished, Finished)
+        assert (finished.reason, finished.usage.output_tokens) == ("context_capacity", 0)
+        with pytest.raises(ContextLengthExceeded):
+            await service.start(ask(characters=251))
+
+    with_service(exercise, max_context=256)
+
+
+@pytest.mark.contract("GEN-22")
+def test_counting_runs_no_model_and_refuses_media() -> None:
+    async def exercise(service: EngineService, link: InlineLink) -> None:
+        assert await service.count_tokens(ask(characters=1000)) == 1006
+        image = MediaPart(modality="image", source="data:,")
+        with pytest.raises(RequestError) as raised:
+            await service.count_tokens(GenerationRequest(messages=(Message(role="user", content=(image,)),)))
+        assert raised.value.code == "vision_disabled"
+
+    with_service(exercise)
+
+
+def test_a_stopped_engine_ends_what_is_open_and_takes_nothing_new() -> None:
+    async def exercise(service: EngineService, link: InlineLink) -> None:
+        generation = await service.start(ask(max_output_tokens=100))
+        await link.stop()
+        with pytest.raises(RequestError) as raised:
+            async for _ in generation:
+                pass
+        assert raised.value.code == "service_unavailable"
+        await generation.aclose()
+        assert not service.is_available()
+        with pytest.raises(ServiceUnavailable):
+            await service.start(ask())
+        with pytest.raises(ServiceUnavailable):
+            await service.count_tokens(ask())
+
+    with_service(exercise, slow_seconds=0.05)
