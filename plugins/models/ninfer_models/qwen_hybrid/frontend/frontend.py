@@ -10,9 +10,11 @@ from ninfer_core.api import (
     Channel,
     GenerationRequest,
     InvalidPrompt,
+    OutputParser,
     PreparedPrompt,
     SamplingPresets,
     ThinkingDefaults,
+    ToolDefinition,
 )
 from ninfer_models.qwen_hybrid.frontend.capabilities import TemplateProfile, opened_channel, probe
 from ninfer_models.qwen_hybrid.frontend.decoder import QwenOutputDecoder
@@ -23,6 +25,7 @@ from ninfer_models.qwen_hybrid.frontend.presets import read_generation_config, s
 from ninfer_models.qwen_hybrid.frontend.template import ChatTemplate
 from ninfer_models.qwen_hybrid.frontend.thinking_control import thinking_control_ids
 from ninfer_models.qwen_hybrid.frontend.tokenizer import QwenTokenizer, build_tokenizer
+from ninfer_models.qwen_hybrid.frontend.tool_calls import build_output_parser
 
 _REQUIRED = ("tokenizer.json", "chat_template.jinja")
 _SPECIAL_TOKEN_NAMES = ("bos_token", "eos_token", "pad_token", "unk_token")
@@ -75,6 +78,9 @@ class QwenFrontend:
 
     def output_decoder(self, initial_channel: Channel) -> QwenOutputDecoder:
         return QwenOutputDecoder(self._tokenizer.token_bytes, initial_channel)
+
+    def output_parser(self, tools: tuple[ToolDefinition, ...], *, tolerant: bool) -> OutputParser:
+        return build_output_parser(tools, tolerant=tolerant)
 
 
 class _TokenizerConfig(msgspec.Struct, frozen=True):
