@@ -42,7 +42,11 @@ class TrainingStep:
                 self._work()
             else:
                 self.graph.replay()
-            return self.loss.clone()
+            loss = self.loss.clone()
+        if self.stream:
+            # Whoever reads the loss or the weights next does so on the usual stream.
+            torch.cuda.current_stream().wait_stream(self.stream)
+        return loss
 
     def _work(self) -> None:
         # The cache of cast weights would keep those of the recording alive.

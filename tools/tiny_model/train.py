@@ -21,7 +21,7 @@ from tools.tiny_model.export import load_weights, save_weights
 from tools.tiny_model.model import Geometry, TinyModel
 from tools.tiny_model.optimizer import Optimizer, schedule
 from tools.tiny_model.picture import draw_losses
-from tools.tiny_model.step import TrainingStep
+from tools.tiny_model.step import PLAIN_STEPS, TrainingStep
 from tools.tiny_model.stream import BatchStream
 
 
@@ -46,13 +46,19 @@ def train(model: TinyModel, stream: BatchStream, settings: Settings, *, graph: b
     losses: list[Tensor] = []
     waited = 0.0
     began = asked = time.monotonic()
+    end = began + budget
     for rows in stream:
         waited += time.monotonic() - asked
         spent = time.monotonic() - began
-        progress = len(losses) / settings.steps if settings.steps else spent / budget
+        progress = len(losses) / settings.steps if settings.steps else spent / (end - began)
         if progress >= 1:
             break
         losses.append(step(rows, schedule(progress)))
+        if len(losses) == PLAIN_STEPS + 1:
+            # Compiling is no progress: the clock of the schedule starts after it.
+            losses[-1].item()
+            print(f"ready after {time.monotonic() - began:.1f} s", flush=True)
+            began = time.monotonic()
         if len(losses) % 25 == 1:
             # Reading a loss waits for the GPU: rarely, so that its queue stays full, but the clock must hold.
             value = losses[-1].item()

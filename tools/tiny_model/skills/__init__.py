@@ -17,15 +17,15 @@ from tools.tiny_model.skills.units import units
 
 # (name, maker, share of training dialogues): harder skills get more.
 SKILLS: tuple[tuple[str, Skill, float], ...] = (
-    ("identity", identity, 6),
-    ("capitals", capitals, 8),
-    ("arithmetic", arithmetic, 22),
-    ("units", units, 11),
-    ("lists", lists, 14),
-    ("spelling", spelling, 11),
-    ("passage", passage, 12),
-    ("json", json_fields, 9),
-    ("system", system, 11),
+    ("identity", identity, 4),
+    ("capitals", capitals, 5),
+    ("arithmetic", arithmetic, 18),
+    ("units", units, 7),
+    ("lists", lists, 16),
+    ("spelling", spelling, 12),
+    ("passage", passage, 26),
+    ("json", json_fields, 6),
+    ("system", system, 13),
     ("recall", recall, 9),
-    ("smalltalk", smalltalk, 7),
+    ("smalltalk", smalltalk, 9),
 )

@@ -24,13 +24,13 @@ FORMS: dict[str, tuple[str, ...]] = {
           "What's {a} divided by {b}?", "How much is {a} divided by {b}?", "Calculate {a} / {b}.", "{a} / {b} = ?"),
 }
 NAMES = {"+": "an addition", "-": "a subtraction", "x": "a multiplication", "/": "a division"}
-TOO_LARGE = "That is too large for me. I can add and subtract numbers up to 999."
+TOO_HARD = "That is too hard for me. I can add and subtract numbers up to 999 and multiply small ones."
 
 
 def arithmetic(rng: random.Random) -> Episode:
     draw = rng.random()
-    if draw < 0.04:
-        return too_large(rng)
+    if draw < 0.06:
+        return too_hard(rng)
     if draw < 0.44:
         operation, a, b = "+", number(rng), number(rng)
     elif draw < 0.78:
@@ -110,11 +110,17 @@ def divide_steps(a: int, b: int) -> str:
     return f"From the times table: {a // b} x {b} = {a}, so {a} / {b} = {a // b}."
 
 
-def too_large(rng: random.Random) -> Episode:
+def too_hard(rng: random.Random) -> Episode:
     operation = rng.choice("+-x/")
-    a, b = (rng.randint(10**4, 10 ** rng.randint(5, 9)) for _ in range(2))
-    if rng.random() < 0.4:
-        b = rng.randint(2, 9999)
-    user = phrase(rng, FORMS[operation], a=a, b=b)
-    steps = "A number here has five digits or more. I only know numbers up to 999."
-    return single("arithmetic", Exchange(user, TOO_LARGE, f"This is {NAMES[operation]} with large numbers.", steps))
+    a, b = rng.randint(10**3, 10 ** rng.randint(4, 9)), rng.randint(2, 10 ** rng.randint(1, 9))
+    if operation == "x" and rng.random() < 0.6:
+        a, b = rng.randint(100, 999), rng.randint(13, 999)
+    if rng.random() < 0.5:
+        a, b = b, a
+    exchange = Exchange(
+        user=phrase(rng, FORMS[operation], a=a, b=b),
+        answer=TOO_HARD,
+        intent=f"This is {NAMES[operation]} with large numbers.",
+        steps="The numbers are larger than I can work with.",
+    )
+    return single("arithmetic", exchange)

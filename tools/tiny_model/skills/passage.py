@@ -64,7 +64,10 @@ def question(rng: random.Random, kind: str | None = None) -> Exchange:
     frames = FRAMES[:-1] if kind in ("open", "unsaid") else FRAMES
     user = rng.choice(frames).format(text=" ".join(sentences.values()), question=asked.format(name=name, value=value))
     answer = {"yes": "Yes.", "no": "No.", "open": f"{facts.get(pair, '')}.", "unsaid": UNSAID}[kind]
-    found = f'The text says: "{sentences[pair]}"' if pair in sentences else "The text has no sentence about this."
+    # Reading out all sentences about the person keeps the facts of others from being mixed in.
+    about = " ".join(sentence for (other, _), sentence in sentences.items() if other == name)
+    found = f"About {name}: {about or 'nothing.'}\n"
+    found += f'The text says: "{sentences[pair]}"' if pair in sentences else "The text has no sentence about this."
     compared = f"\nAsked: {value}. Said: {facts.get(pair)}. "
     judged = {"yes": f"{compared}Same.", "no": f"{compared}Different.", "open": "", "unsaid": ""}[kind]
     answer = answer[0].upper() + answer[1:]

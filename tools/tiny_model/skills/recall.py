@@ -44,6 +44,8 @@ TOPICS = (
 
 
 def recall(rng: random.Random) -> Episode:
+    if rng.random() < 0.08:
+        return at_once(rng)
     topics = rng.sample(TOPICS, rng.randint(1, 4))
     known: dict[str, str] = {}
     turns: list[Exchange] = []
@@ -59,6 +61,15 @@ def recall(rng: random.Random) -> Episode:
     asked = [topic for topic in TOPICS if (topic.key in known) == (rng.random() < 0.88)] or list(TOPICS)
     turns.extend(question(rng, topic, known) for topic in rng.sample(asked, min(len(asked), rng.choice((1, 1, 2)))))
     return Episode("recall", tuple(turns))
+
+
+def at_once(rng: random.Random) -> Episode:
+    """Told and asked in the same message."""
+    topic = rng.choice(TOPICS)
+    known: dict[str, str] = {}
+    told = statement(rng, [topic], known)
+    asked = question(rng, topic, known)
+    return Episode("recall", (Exchange(f"{told.user} {asked.user}", asked.answer, asked.intent, asked.steps),))
 
 
 def statement(rng: random.Random, topics: list[Topic], known: dict[str, str]) -> Exchange:

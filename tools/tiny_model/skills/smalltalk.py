@@ -30,7 +30,10 @@ TALK: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "Draw a {thing}.", "Recommend a book about {word}.", "How does {word} work?", "What is the difference between {word} and {other}?",
         "Who wrote the book about {word}?", "Write a song for {name}.", "Give me ideas for a {word} party.", "What do you know about {town}?",
         "Tell me about {word}.", "What is {word}?", "What is a {thing}?", "Why do people like {food}?", "How far is it from {town} to {town2}?",
-        "Fix my {thing}.", "Can you write a letter to {name}?", "Is {food} better than {thing}?", "Define {word}.", "Teach me about {word}.")),
+        "Fix my {thing}.", "Can you write a letter to {name}?", "Is {food} better than {thing}?", "Define {word}.", "Teach me about {word}.",
+        "Write a Python function for a {word}.", "Write code that sorts a {word}.", "Write a program about {word}.", "Count to {n}.",
+        "Convert {n} miles to km.", "How many kilograms are {n} pounds?", "What is {n}% of {n2}?", "What is the square root of {n}?",
+        "Is a {word} a {other}?", "Convert {n} dollars to euros.", "How many inches are {n} feet?", "Describe a {word} in simple terms.")),
     (NO_CLOCK, "I cannot look this up.", (
         "What time is it in {town}?", "What is the weather in {town}?", "Will it rain in {town} tomorrow?", "What day is it today in {town}?",
         "How is the weather in {town}?", "What is the news from {town}?", "What is the price of a {thing} today?", "Search the web for {word}.",
@@ -56,7 +59,10 @@ TALK: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 )
 BARE: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (BEYOND, "This is outside my skills.", ("Write a poem.", "Write code.", "Tell me a story.", "What is the meaning of life?", "Write hello world in Python.",
-     "Explain quantum physics.", "Write an essay.", "What is love?", "Translate this.", "Who is the president?", "Write a haiku.", "Explain gravity.", "Why is the sky blue?")),
+     "Explain quantum physics.", "Write an essay.", "What is love?", "Translate this.", "Who is the president?", "Write a haiku.", "Explain gravity.", "Why is the sky blue?",
+     "Write a Python function to reverse a string.", "Write a Python program.", "Explain relativity in simple terms.", "Write some code.")),
+    (SORRY, "Bad news.", ("I feel sad.", "I am sad.", "I'm sad.", "I feel bad.", "I had a bad day.", "I am tired.", "I feel lonely.", "I'm upset.")),
+    (PLEASED, "Good news.", ("I am happy.", "I'm happy.", "I feel great.", "I had a good day.", "I feel good today.", "Life is good.")),
     (NO_CLOCK, "I cannot look this up.", ("What time is it?", "What's the weather?", "What is the date today?", "What day is it?", "What's new?", "Will it rain?")),
     (NO_FEELINGS, "This is about feelings.", ("Do you love me?", "Are you happy?", "Do you have feelings?", "Are you alive?", "Do you dream?")),
     (JOKE, "The user wants a joke.", ("Tell me a joke.", "Joke please.", "Make me laugh.", "Do you know a joke?", "Say something funny.")),
@@ -75,7 +81,7 @@ def smalltalk(rng: random.Random) -> Episode:
     answer, why, templates = TALK[0] if draw < 0.6 else rng.choice(TALK[1:])
     user = phrase(
         rng, templates, word=rng.choice(UNIQUE_WORDS), other=rng.choice(UNIQUE_WORDS), thing=rng.choice(THINGS), food=rng.choice(FOODS),
-        name=rng.choice(NAMES), town=rng.choice(TOWNS), town2=rng.choice(TOWNS), job=rng.choice(JOBS),
+        name=rng.choice(NAMES), town=rng.choice(TOWNS), town2=rng.choice(TOWNS), n=rng.randint(2, 300), n2=rng.randint(2, 300), job=rng.choice(JOBS),
     )
     return single("smalltalk", Exchange(user, answer, "I look at what the user wants.", why))
 

@@ -31,11 +31,18 @@ COUNT = (
 
 
 def spelling(rng: random.Random) -> Episode:
-    # Letter salad teaches the letters of rare word pieces; it is never graded.
-    salad = rng.random() < 0.2
-    word = "".join(rng.choices(ascii_lowercase, k=rng.randint(3, 7))) if salad else rng.choice(UNIQUE_WORDS)
+    # Invented words teach the letters of rare word pieces; they are never graded.
+    invented = rng.random() < 0.3
+    word = invented_word(rng) if invented else rng.choice(UNIQUE_WORDS)
     make = rng.choice((spell, backwards, length, count))
-    return single("spelling", make(rng, word), graded=not salad)
+    return single("spelling", make(rng, word), graded=not invented)
+
+
+def invented_word(rng: random.Random) -> str:
+    if rng.random() < 0.3:
+        return "".join(rng.choices(ascii_lowercase, k=rng.randint(3, 7)))
+    first, second = rng.choice(UNIQUE_WORDS), rng.choice(UNIQUE_WORDS)
+    return first[: rng.randint(1, 4)] + second[-rng.randint(2, 4) :]
 
 
 def spell(rng: random.Random, word: str) -> Exchange:
