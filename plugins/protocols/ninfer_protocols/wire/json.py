@@ -37,19 +37,20 @@ def decode_object(body: bytes) -> dict[str, Any]:
     return value
 
 
-def convert(value: dict[str, Any], record: type[Record]) -> Record:
-    """`value` as a `record`; a wrong type becomes a RequestError `invalid_type` that names the field."""
+def convert(value: dict[str, Any], record: type[Record], where: str = "") -> Record:
+    """`value`, found at the path `where` of the body, as a `record`; a wrong type becomes a RequestError
+    `invalid_type` that names the field."""
     try:
         return msgspec.convert(value, record)
     except msgspec.ValidationError as problem:
-        raise field_error(problem) from None
+        raise field_error(problem, where) from None
 
 
-def field_error(problem: msgspec.ValidationError) -> RequestError:
-    """msgspec's message with its path taken out: the path becomes `param`."""
+def field_error(problem: msgspec.ValidationError, where: str = "") -> RequestError:
+    """msgspec's message with its path taken out: the path, below `where`, becomes `param`."""
     text = str(problem)
     found = _PATH.search(text)
-    path = found.group(1) if found else None
+    path = ".".join(step for step in (where, found.group(1) if found else "") if step).replace(".[", "[")
     reason = text[: found.start()] if found else text
     reason = reason.replace("`", "")
     return RequestError(f"{path}: {reason}" if path else reason, code="invalid_type", param=path or None)

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 from litestar.types import Receive, Scope, Send
 
+Headers = Sequence[tuple[bytes, bytes]]
+"""Header lines of an answer, beside those it has anyway."""
+
 
 class JSONAnswer:
-    """Sends `body` with `status`; encoding happens at construction, so that a bug in it is a clean error."""
+    """Sends `body` with `status`; encoding happens at construction, so that a bug in it is a clean error. Bytes are
+    JSON already."""
 
-    def __init__(self, body: object, *, status: int = 200) -> None:
+    def __init__(self, body: object, *, status: int = 200, headers: Headers = ()) -> None:
         self._status = status
-        self._body = msgspec.json.encode(body)
+        self._headers = headers
+        self._body = body if isinstance(body, bytes) else msgspec.json.encode(body)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", str(len(self._body)).encode()),
+            *self._headers,
         ]
         await send({"type": "http.response.start", "status": self._status, "headers": headers})
         await send({"type": "http.response.body", "body": self._body, "more_body": False})

@@ -13,6 +13,7 @@ import msgspec
 from litestar.types import Receive, Scope, Send
 
 from ninfer_core.api import GenerationFailed, NinferError
+from ninfer_protocols.wire.responses import Headers
 
 KEEP_ALIVE = b": keep-alive\n\n"
 DONE = b"data: [DONE]\n\n"
@@ -28,6 +29,11 @@ _HEADERS = (
 def data_frame(payload: object) -> bytes:
     """One unnamed event. JSON never contains a raw newline, so one `data:` line is enough."""
     return b"data: " + msgspec.json.encode(payload) + b"\n\n"
+
+
+def event_frame(name: str, payload: object) -> bytes:
+    """One event that is called `name`."""
+    return b"event: " + name.encode() + b"\n" + data_frame(payload)
 
 
 class FrameReader:
@@ -67,7 +73,9 @@ class EventStream:
         first: bytes,
         keep_alive_seconds: float,
         error_frame: Callable[[NinferError], bytes],
+        headers: Headers = (),
     ) -> None:
+        self._headers = [*_HEADERS, *headers]
         self._reader = reader
         self._first = first
         self._keep_alive_seconds = keep_alive_seconds
@@ -75,7 +83,7 @@ class EventStream:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
+            await send({"type": "http.response.start", "status": 200, "headers": self._headers})
             await _send_frame(send, self._first)
             await self._send_rest(send)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -101,8 +109,9 @@ async def open_event_stream(
     release: Callable[[], Awaitable[None]],
     keep_alive_seconds: float,
     error_frame: Callable[[NinferError], bytes],
+    headers: Headers = (),
 ) -> EventStream:
-    """Wait for the first frame or the first silence, then give the answer to send.
+    """Wait for the first frame or the first silence, then give the answer to send. `headers` are added to its own.
 
     Raises what the frames raise before that, after everything is released.
     """
@@ -112,7 +121,7 @@ async def open_event_stream(
     except BaseException:
         await reader.aclose()
         raise
-    return EventStream(reader, first, keep_alive_seconds, error_frame)
+    return EventStream(reader, first, keep_alive_seconds, error_frame, headers)
 
 
 async def _next(frames: AsyncGenerator[bytes, None]) -> bytes:
