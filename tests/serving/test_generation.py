@@ -68,7 +68,7 @@ def test_a_full_server_says_so_and_the_deadline_ends_the_wait(serve: Serve) -> N
         endless=True,
     )
     with httpx.Client(base_url=server.base_url, timeout=20) as http, ThreadPoolExecutor(4) as pool:
-        answers = [pool.submit(http.post, CHAT, json=body(seed=2, max_tokens=100)) for _ in range(4)]
+        answers = [pool.submit(http.post, CHAT, json=body(seed=2, max_tokens=40)) for _ in range(4)]
         until(lambda: any(answer.done() for answer in answers))
         assert http.get("/health").status_code == 200
         outcomes = sorted(answer.result().status_code for answer in answers)
