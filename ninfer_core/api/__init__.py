@@ -34,6 +34,7 @@ from ninfer_core.api.frontend import (
     Frontier,
     FrontierKind,
     OutputDecoder,
+    OutputFormat,
     OutputParser,
     ParsedToolCall,
     PreparedPrompt,
@@ -57,8 +58,9 @@ from ninfer_core.api.plan import (
     LedgerLine,
     PluginPin,
 )
-from ninfer_core.api.protocol import ProtocolContext, ProtocolRoutes, WireError
+from ninfer_core.api.protocol import Compat, ProtocolContext, ProtocolRoutes, WireError
 from ninfer_core.api.request import (
+    CacheMark,
     Channel,
     GenerationRequest,
     MediaPart,
@@ -98,9 +100,11 @@ __all__ = [
     "AttentionCache",
     "AttentionGeometry",
     "AuthenticationFailed",
+    "CacheMark",
     "Capacities",
     "Channel",
     "ChannelText",
+    "Compat",
     "ContextLengthExceeded",
     "DeviceInfo",
     "Draft",
@@ -141,6 +145,7 @@ __all__ = [
     "ModelNotFound",
     "NinferError",
     "OutputDecoder",
+    "OutputFormat",
     "OutputParser",
     "ParsedToolCall",
     "Part",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
@@ -131,6 +132,18 @@ class OutputParser(Protocol):
 
     def finish(self) -> tuple[ChannelText | ParsedToolCall, ...]:
         """The answer has ended, for whatever reason: calls if what was held is calls, else its text, every byte."""
+        ...
+
+
+class OutputFormat(Protocol):
+    """How a family's generated text is read. Needs no artifact, unlike a Frontend, whose output side it is."""
+
+    def decoder(self, token_bytes: Callable[[int], bytes], initial_channel: Channel) -> OutputDecoder:
+        """A decoder for ids that stand for any bytes."""
+        ...
+
+    def parser(self, tools: tuple[ToolDefinition, ...], *, tolerant: bool) -> OutputParser:
+        """As `Frontend.output_parser`."""
         ...
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch
 
     from ninfer_core.api.artifact import ArtifactHeader, TensorSpec, WeightSource
-    from ninfer_core.api.frontend import Frontend
+    from ninfer_core.api.frontend import Frontend, OutputFormat
     from ninfer_core.api.geometry import Geometry, WorkspaceShape
     from ninfer_core.api.kv import KVCodec, KVLayout
     from ninfer_core.api.media import MediaConfig, MediaDecoder
@@ -70,6 +70,11 @@ class FamilyHooks(CommonHooks):
     @hookspec(firstresult=True)
     def ninfer_family_frontend(self, header: ArtifactHeader) -> Frontend:
         """Tokenizer, template and output decoding, from the artifact's resources."""
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def ninfer_family_output_format(self) -> OutputFormat:
+        """How generated text is read, for tools that have text and no artifact (`ninfer parse`)."""
         raise NotImplementedError
 
     @hookspec(firstresult=True)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         Frontend,
         Geometry,
         Model,
+        OutputFormat,
         TensorSpec,
         WeightSource,
         WorkspaceShape,
@@ -53,6 +54,13 @@ def ninfer_family_frontend(header: ArtifactHeader) -> Frontend:
     from ninfer_models.qwen_hybrid.frontend import build_frontend
 
     return build_frontend(header)
+
+
+@hookimpl
+def ninfer_family_output_format() -> OutputFormat:
+    from ninfer_models.qwen_hybrid.frontend.output_format import QwenOutputFormat
+
+    return QwenOutputFormat()
 
 
 @hookimpl
