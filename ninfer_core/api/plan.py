@@ -10,6 +10,7 @@ from ninfer_core.api.artifact import ArtifactIdentity
 from ninfer_core.api.frontend import SamplingPresets, TemplateCapabilities, ThinkingDefaults
 from ninfer_core.api.geometry import Geometry
 from ninfer_core.api.kv import KVLayout
+from ninfer_core.api.protocol import Compat
 from ninfer_core.api.request import SamplingOptions
 
 
@@ -86,7 +87,7 @@ class ExecutionPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What will run: every name resolved, every size computed, nothing derived later.
 
     `digest` identifies the configuration; two runs with one digest are the same. Server settings that change no
-    token and no byte on the device (address, key, logs) are not part of the plan.
+    token and no byte on the device (address, key, logs) are not part of the plan. `compat` is sorted, each name once.
     """
 
     ninfer_version: str
@@ -106,6 +107,7 @@ class ExecutionPlan(msgspec.Struct, frozen=True, kw_only=True):
     greedy: bool
     features: Features
     ledger: Ledger
+    compat: tuple[Compat, ...] = ()
 
     def pin(self, kind: str) -> PluginPin:
         """The pin of a kind that has exactly one plugin in a plan (`family`, `kv`)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
@@ -12,6 +12,10 @@ from ninfer_core.api.service import GenerationService
 
 if TYPE_CHECKING:
     from litestar.handlers import HTTPRouteHandler
+
+
+Compat = Literal["codex", "claude-code"]
+"""A stock client that may get what the contract does not give (decision 14)."""
 
 
 class WireError(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,10 +27,12 @@ class WireError(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProtocolContext(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a protocol may use. `keep_alive_seconds` is the silence after which a stream sends a comment."""
+    """All that a protocol may use. `keep_alive_seconds` is the silence after which a stream sends a comment,
+    `compat` the deviations for stock clients that the operator asked for (decision 14)."""
 
     service: GenerationService
     keep_alive_seconds: float
+    compat: frozenset[Compat] = frozenset()
 
 
 class ProtocolRoutes(Protocol):

@@ -77,6 +77,21 @@ class SamplingOptions(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None = None
 
 
+class CacheMark(msgspec.Struct, frozen=True, kw_only=True):
+    """A boundary that a client would like the prompt to be kept at: a hint, which changes no token and promises
+    nothing (contract PCACHE-3 to 8, ANTH-21 to 24).
+
+    It is after part `part` of message `message`; with `part` None after the whole message. With `message` None it is
+    after tool definition `part`. `evidence` is `automatic` where the protocol chose the place and not the client.
+    `ttl` is in the client's own words.
+    """
+
+    message: int | None
+    part: int | None = None
+    evidence: Literal["explicit", "automatic"] = "explicit"
+    ttl: str | None = None
+
+
 class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One generation, in no protocol's words.
 
@@ -84,6 +99,7 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     server's default; 0 processes the prompt and generates nothing (contract CHAT-8). `thinking_budget` is the
     most tokens of thinking before it is closed (TMPL-10); None takes the server's default. `continue_final`
     leaves a final assistant message open, so that the answer goes on with its text (ANTH-3); thinking must be off.
+    With `structural_marks` false no boundary is kept that `cache_marks` does not name (IMPL-15, IMPL-18).
     """
 
     messages: tuple[Message, ...]
@@ -95,3 +111,5 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     stop_channels: tuple[Channel, ...] = ("reasoning", "content")
     thinking_budget: int | None = None
     continue_final: bool = False
+    cache_marks: tuple[CacheMark, ...] = ()
+    structural_marks: bool = True

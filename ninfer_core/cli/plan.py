@@ -86,6 +86,7 @@ def _facts(prepared: Prepared) -> list[tuple[str, str]]:
         *_sampling(plan),
         ("server", _server(prepared)),
         ("model id", settings.model_id),
+        ("compat", ", ".join(plan.compat) or "off"),
     ]
     facts.extend((pin.kind, f"{pin.name} ({pin.package} {pin.version})") for pin in plan.pins)
     return facts

@@ -162,7 +162,7 @@ class SecretText:
 
 def range_text(info: OptionInfo) -> str:
     """The legal values in words, empty when anything goes."""
-    if info.kind == "choice":
+    if info.choices:
         return "|".join(info.choices)
     if info.kind == "switch":
         return "true|false"

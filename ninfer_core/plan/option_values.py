@@ -67,6 +67,9 @@ def _check_words(info: OptionInfo, value: object) -> object:
             raise ValueError(f"is {_show(value)}, not one or more names")
         if len(set(value)) != len(value):
             raise ValueError(f"names {_show(max(value, key=value.count))} twice")
+        unknown = next((name for name in value if info.choices and name not in info.choices), None)
+        if unknown is not None:
+            raise ValueError(f"names {_show(unknown)}, not {', '.join(info.choices)}")
         return value
     written = value.reveal() if isinstance(value, SecretText) else value
     if not isinstance(written, str):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, get_args
 
 import msgspec
 
+from ninfer_core.api.protocol import Compat
 from ninfer_core.plan.option_info import INTEGER_LIMIT, SecretText, integer, number, switch, text
 
 LOG_LEVELS = ("trace", "debug", "info", "warning", "error", "critical", "off")
@@ -62,12 +63,12 @@ class FrontOptions(msgspec.Struct, frozen=True, kw_only=True):
         text(
             "server",
             "",
-            "Deviations from the contract for stock clients: codex, claude-code.",
+            "Deviations from the contract for stock clients.",
             kind="names",
             default="off",
+            choices=get_args(Compat),
             example='["codex"]',
             metavar="NAME,...",
-            built=False,
         ),
     ] = None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
+from typing import cast
 
 import msgspec
 
@@ -19,6 +20,7 @@ from ninfer_core.api.frontend import Frontend, TemplateCapabilities, ThinkingDef
 from ninfer_core.api.geometry import Geometry, WorkspaceShape
 from ninfer_core.api.kv import KVLayout
 from ninfer_core.api.plan import Capacities, DeviceInfo, ExecutionPlan, Features, PluginPin
+from ninfer_core.api.protocol import Compat
 from ninfer_core.api.request import SamplingOptions
 from ninfer_core.api.version import API_VERSION
 from ninfer_core.artifact.inventory import inventory_problems
@@ -157,7 +159,12 @@ def _freeze(
         greedy=options.greedy,
         features=_features(options, sizing.device),
         ledger=sizing.ledger(capacities),
+        compat=_compat(options),
     )
+
+
+def _compat(options: ServeOptions) -> tuple[Compat, ...]:
+    return tuple(cast("Compat", name) for name in sorted(options.compat or ()))
 
 
 def _pin(offer: PluginOffer) -> PluginPin:

@@ -82,7 +82,11 @@ async def _serve(
             service = EngineService(plan, frontend, link, settings.model_id, log)
             app = create_app(
                 service.model,
-                protocols(ProtocolContext(service=service, keep_alive_seconds=KEEP_ALIVE_SECONDS)),
+                protocols(
+                    ProtocolContext(
+                        service=service, keep_alive_seconds=KEEP_ALIVE_SECONDS, compat=frozenset(plan.compat)
+                    )
+                ),
                 is_available=service.is_available,
                 api_key=None if settings.api_key is None else settings.api_key.reveal(),
                 cors=settings.cors,

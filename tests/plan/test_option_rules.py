@@ -10,7 +10,6 @@ from ninfer_core.plan.option_sources import load_options
 from ninfer_core.plan.options import ServeOptions, option_infos, variable_name
 
 EXAMPLES = {
-    "compat": "codex",
     "draft_tokens": "3",
     "lm_head_draft": "true",
     "device_state_slots": "0",

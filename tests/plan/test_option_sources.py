@@ -145,6 +145,7 @@ def test_misplaced_and_unknown_keys(tmp_path: Path, text: str, message: str, rem
         ("server.protocols", '"a"', "is 'a', not a list of strings"),
         ("server.protocols", "[]", "not one or more names"),
         ("server.protocols", '["a", "a"]', "names 'a' twice"),
+        ("server.compat", '["claude"]', "names 'claude', not codex, claude-code"),
         ("engine.device", "1.5", "is 1.5, not a whole number or cpu"),
         ("sampling.temperature", "nan", "is nan, not a number"),
         ("sampling.temperature", "1979-05-27", "not a number"),

@@ -40,6 +40,7 @@ BEHAVIOUR: dict[str, Any] = {
     "frequency_penalty": 0.5,
     "seed": 7,
     "greedy": True,
+    "compat": ("codex",),
 }
 """An option that changes what is generated, how much fits or who waits, with a value that is not its default."""
 SERVER: dict[str, Any] = {
@@ -255,3 +256,8 @@ def test_digest_is_the_same_in_every_process() -> None:
         answers.add(done.stdout)
     (answer,) = answers
     assert answer.split()[1] == "False"
+
+
+def test_compat_is_in_the_plan_in_one_order(registry: PluginRegistry, toy: Any) -> None:
+    plan = resolve(ServeOptions(compat=("codex", "claude-code")), registry, toy.header(), toy.cpu())
+    assert plan.compat == ("claude-code", "codex")
