@@ -91,14 +91,19 @@ PROMPTS = [[(7 * place + 13 * length) % 250 for place in range(length)] for leng
 @pytest.mark.parametrize("name", ["qwen3.8-27b", "qwen3.6-35b-a3b"])
 def test_a_dummy_decodes_in_the_bytes_of_its_ledger(name: str, registry: PluginRegistry) -> None:
     artifact = open_artifact(f"dummy:{name}", registry)
-    plan = resolve(ServeOptions(device="0", max_concurrency=8), registry, artifact.header, device_info())
+    plan = resolve(ServeOptions(device=0, max_concurrency=8), registry, artifact.header, device_info())
     torch.cuda.empty_cache()
     before, torch_before = used_bytes(), torch.cuda.memory_allocated(0)
     allocated: dict[str, int] = {}
+    reserved_after: dict[str, int] = {}
+    peak: dict[str, int] = {}
     seconds: dict[str, float] = {}
 
     def on_phase(phase: str, took: float) -> None:
         allocated[phase] = torch.cuda.memory_allocated(0) - torch_before
+        reserved_after[phase] = torch.cuda.memory_reserved(0)
+        peak[phase] = torch.cuda.max_memory_allocated(0) - torch_before
+        torch.cuda.reset_peak_memory_stats(0)
         seconds[phase] = round(took, 3)
 
     with artifact.open_weights() as weights:
@@ -114,6 +119,8 @@ def test_a_dummy_decodes_in_the_bytes_of_its_ledger(name: str, registry: PluginR
         {
             "lines": lines,
             "allocated": allocated,
+            "reserved_after": reserved_after,
+            "peak": {**peak, "generation": torch.cuda.max_memory_allocated(0) - torch_before},
             "used": used_bytes(),
             "taken": taken,
             "planned": planned,
@@ -134,7 +141,7 @@ def test_a_dummy_decodes_in_the_bytes_of_its_ledger(name: str, registry: PluginR
 @pytest.mark.parametrize("experts", [False, True], ids=["dense", "experts"])
 def test_a_batch_of_eight_equals_one_at_a_time(experts: bool, registry: PluginRegistry) -> None:
     artifact = tiny_artifact(experts=experts)
-    options = ServeOptions(device="0", max_concurrency=8, max_context=512, kv_capacity=8 * 512)
+    options = ServeOptions(device=0, max_concurrency=8, max_context=512, kv_capacity=8 * 512)
     plan = resolve(options, registry, artifact.header, device_info())
     with artifact.open_weights() as weights:
         program = build_program(
