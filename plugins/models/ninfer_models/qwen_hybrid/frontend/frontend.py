@@ -9,7 +9,6 @@ from ninfer_core.api import (
     ArtifactInvalid,
     Channel,
     GenerationRequest,
-    InvalidPrompt,
     OutputParser,
     PreparedPrompt,
     SamplingPresets,
@@ -19,9 +18,10 @@ from ninfer_core.api import (
 from ninfer_models.qwen_hybrid.frontend.capabilities import TemplateProfile, opened_channel, probe
 from ninfer_models.qwen_hybrid.frontend.decoder import QwenOutputDecoder
 from ninfer_models.qwen_hybrid.frontend.dummy import resolve_tokenizer
-from ninfer_models.qwen_hybrid.frontend.messages import template_messages, template_tools
-from ninfer_models.qwen_hybrid.frontend.options import resolve, template_variables
+from ninfer_models.qwen_hybrid.frontend.options import resolve
 from ninfer_models.qwen_hybrid.frontend.presets import read_generation_config, sampling_presets, stop_token_ids
+from ninfer_models.qwen_hybrid.frontend.prompts import PromptMaker, StructuredPrompts, TemplatePrompts
+from ninfer_models.qwen_hybrid.frontend.renderer import recognise
 from ninfer_models.qwen_hybrid.frontend.template import ChatTemplate
 from ninfer_models.qwen_hybrid.frontend.thinking_control import thinking_control_ids
 from ninfer_models.qwen_hybrid.frontend.tokenizer import QwenTokenizer, build_tokenizer
@@ -38,14 +38,14 @@ class QwenFrontend:
         self,
         *,
         tokenizer: QwenTokenizer,
-        template: ChatTemplate,
+        prompts: PromptMaker,
         profile: TemplateProfile,
         presets: SamplingPresets,
         stop_token_ids: tuple[int, ...],
         thinking_control_ids: tuple[int, ...],
     ) -> None:
         self._tokenizer = tokenizer
-        self._template = template
+        self._prompts = prompts
         self._profile = profile
         self.capabilities = profile.capabilities
         self.presets = presets
@@ -55,25 +55,15 @@ class QwenFrontend:
 
     def prepare(self, request: GenerationRequest, defaults: ThinkingDefaults) -> PreparedPrompt:
         """See the Protocol. Control tokens come from the template only (decision 12); a new assistant turn is
-        opened also after an assistant message (decision 8)."""
+        opened also after an assistant message (decision 8), unless the request continues it."""
         resolved = resolve(request.template, defaults, self._profile)
-        rendered = self._template.render(
-            {
-                "messages": template_messages(request.messages, system_anywhere=self._profile.system_anywhere),
-                "tools": template_tools(request.tools),
-                "add_generation_prompt": True,
-                **template_variables(request.template, resolved),
-            }
-        )
-        try:
-            rendered.text.encode()
-        except UnicodeEncodeError as error:
-            raise InvalidPrompt("the conversation holds half of a surrogate pair; send valid Unicode") from error
+        prompt = self._prompts.make(request, resolved)
         return PreparedPrompt(
-            text=rendered.text,
-            token_ids=self._tokenizer.encode(rendered.pieces),
-            initial_channel=opened_channel(rendered),
+            text=prompt.rendered.text,
+            token_ids=prompt.token_ids,
+            initial_channel=opened_channel(prompt.rendered),
             resolved=resolved,
+            frontiers=prompt.frontiers,
         )
 
     def output_decoder(self, initial_channel: Channel) -> QwenOutputDecoder:
@@ -116,14 +106,26 @@ def build_frontend(header: ArtifactHeader) -> QwenFrontend:
     tokenizer_json = resolve_tokenizer(header.source, resources["tokenizer.json"])
     tokenizer = build_tokenizer(header.source, tokenizer_json, resources["tokenizer_config.json"])
     template = ChatTemplate(header.source, resources["chat_template.jinja"], tokenizer.control, special_tokens)
-    profile = probe(header.source, template)
+    prompts, profile = _prompts(probe(header.source, template), template, tokenizer)
     stops = stop_token_ids(header.source, generation, special_tokens.get("eos_token"), tokenizer)
     thinks = profile.capabilities.thinking_toggle or profile.always_thinks
     return QwenFrontend(
         tokenizer=tokenizer,
-        template=template,
+        prompts=prompts,
         profile=profile,
         presets=presets,
         stop_token_ids=stops,
         thinking_control_ids=thinking_control_ids(header.source, tokenizer, stops) if thinks else (),
     )
+
+
+def _prompts(
+    profile: TemplateProfile, template: ChatTemplate, tokenizer: QwenTokenizer
+) -> tuple[PromptMaker, TemplateProfile]:
+    """The way this template's prompts are made, and the profile that says so (decision 20)."""
+    found = recognise(template, profile, tokenizer.control)
+    if found.renderer is None:
+        return TemplatePrompts(template, profile, tokenizer, found.reason), profile
+    capabilities = msgspec.structs.replace(profile.capabilities, renderer="structured")
+    profile = msgspec.structs.replace(profile, capabilities=capabilities, system_anywhere=True)
+    return StructuredPrompts(found.renderer, profile, tokenizer), profile

@@ -19,9 +19,9 @@ def template_messages(messages: Sequence[Message], *, system_anywhere: bool) -> 
     """
     if not messages:
         raise InvalidPrompt("there are no messages; send at least one user message", param="messages")
-    _refuse_media(messages)
+    refuse_media(messages)
     if system_anywhere:
-        return [_template_message(message) for message in messages]
+        return [template_message(message) for message in messages]
     leading = next((place for place, each in enumerate(messages) if each.role not in _SYSTEM_CLASS), len(messages))
     for place in range(leading, len(messages)):
         if messages[place].role in _SYSTEM_CLASS:
@@ -31,7 +31,7 @@ def template_messages(messages: Sequence[Message], *, system_anywhere: bool) -> 
                 "user message",
                 param=f"messages[{place}]",
             )
-    rest = [_template_message(message) for message in messages[leading:]]
+    rest = [template_message(message) for message in messages[leading:]]
     if not leading:
         return rest
     instructions = "\n\n".join(message.text for message in messages[:leading] if message.text)
@@ -43,9 +43,10 @@ def template_tools(tools: Sequence[ToolDefinition]) -> list[dict[str, Any]] | No
     return [tool.definition for tool in tools] or None
 
 
-def _template_message(message: Message) -> dict[str, Any]:
+def template_message(message: Message) -> dict[str, Any]:
+    """One message as a template reads it; content is a list of parts only where there are media."""
     role = "system" if message.role in _SYSTEM_CLASS else message.role
-    entry: dict[str, Any] = {"role": role, "content": message.text}
+    entry: dict[str, Any] = {"role": role, "content": _template_content(message)}
     if message.reasoning is not None:
         entry["reasoning_content"] = message.reasoning
     if message.tool_calls:
@@ -58,7 +59,17 @@ def _template_message(message: Message) -> dict[str, Any]:
     return entry
 
 
-def _refuse_media(messages: Sequence[Message]) -> None:
+def _template_content(message: Message) -> str | list[dict[str, str]]:
+    if not any(isinstance(part, MediaPart) for part in message.content):
+        return message.text
+    return [
+        {"type": part.modality} if isinstance(part, MediaPart) else {"type": "text", "text": part.text}
+        for part in message.content
+    ]
+
+
+def refuse_media(messages: Sequence[Message]) -> None:
+    """Raises RequestError `vision_disabled` at the first image or video (contract GEN-22)."""
     for place, message in enumerate(messages):
         for part in message.content:
             if isinstance(part, MediaPart):

@@ -45,7 +45,7 @@ class RenderedPrompt:
     pieces: tuple[Piece, ...]
 
 
-def _json_text(
+def json_text(
     value: Any, ensure_ascii: bool = False, indent: int | None = None, separators: Any = None, sort_keys: bool = False
 ) -> str:
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
@@ -59,7 +59,7 @@ def _environment() -> jinja2.Environment:
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
     )
-    environment.filters["tojson"] = _json_text
+    environment.filters["tojson"] = json_text
     environment.globals["raise_exception"] = _raise_exception
     return environment
 

@@ -42,16 +42,19 @@ class QwenTokenizer:
         self.token_domain = max(vocabulary, 1 + max(control.text_of))
 
     def encode(self, pieces: Sequence[Piece]) -> tuple[int, ...]:
-        """Ids of a rendered prompt. Other Python threads run meanwhile: only the batch call lets go of the GIL."""
-        texts = [piece for piece in pieces if isinstance(piece, str)]
-        encoded = iter(self._model.encode_batch_fast(texts, add_special_tokens=False))
+        """Ids of a rendered prompt."""
+        encoded = iter(self.encode_texts([piece for piece in pieces if isinstance(piece, str)]))
         ids: list[int] = []
         for piece in pieces:
             if isinstance(piece, Control):
                 ids.append(piece.token_id)
             else:
-                ids.extend(next(encoded).ids)
+                ids.extend(next(encoded))
         return tuple(ids)
+
+    def encode_texts(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of each text on its own. Other Python threads run meanwhile: only the batch call lets go of the GIL."""
+        return [encoding.ids for encoding in self._model.encode_batch_fast(texts, add_special_tokens=False)]
 
     def token_bytes(self, token_id: int) -> bytes:
         """What a generated token adds to the text: nothing for withheld special tokens and unused rows."""
