@@ -19,7 +19,7 @@ from ninfer_core.plan.pins import resolve_pinned
 from ninfer_core.plugins.registry import PluginRegistry
 from ninfer_core.program.pools import allocate_pools
 from ninfer_core.program.runner import DeviceProgram
-from ninfer_core.program.workspace import make_workspace
+from ninfer_core.program.workspace import make_workspace, weights_for
 
 OnPhase = Callable[[str, float], None]
 """Called with the name and the seconds of each phase."""
@@ -54,7 +54,9 @@ def build_program(
     plugins = resolve_pinned(plan, registry)
     (family,), (kv,) = plugins["family"], plugins["kv"]
     with _phase("weights", on_phase):
-        model: Model = family.hook.ninfer_family_build(header=header, plan=plan, weights=weights, device=device)
+        model: Model = family.hook.ninfer_family_build(
+            header=header, plan=plan, weights=weights_for(device, weights), device=device
+        )
     with _phase("pools", on_phase):
         codec: KVCodec = kv.hook.ninfer_kv_codec(layout=plan.kv_layout)
         pools = allocate_pools(plan, device)

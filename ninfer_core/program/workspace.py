@@ -9,9 +9,27 @@ from typing import Protocol
 
 import torch
 
+from ninfer_core.api.artifact import WeightSource
+
 ALLOWED_GROWTH_BYTES = 64 * 1024 * 1024
 """Small temporaries (under 1 MiB) are served from 2 MiB segments of their own, beside the block; issue 2 allows every
 line of the ledger to be off by this much."""
+
+
+class CompactingWeights:
+    """Weights for a CUDA device, read so that what a family reads and drops again leaves no holes.
+
+    torch's allocator would put small tensors into the space of a large one that was dropped and keep the rest: over
+    a whole model that comes to gigabytes that neither weights nor temporaries can use. Dropped tensors go back to
+    the driver before the next one is read instead.
+    """
+
+    def __init__(self, weights: WeightSource) -> None:
+        self._weights = weights
+
+    def read(self, name: str, device: torch.device) -> torch.Tensor:
+        torch.cuda.empty_cache()
+        return self._weights.read(name, device)
 
 
 class Workspace(Protocol):
@@ -49,6 +67,11 @@ class CudaWorkspace:
         over = reserved - self._limit_bytes + ALLOWED_GROWTH_BYTES
         self._log.warning("temporaries outgrew the %d bytes planned for them by %d bytes", self._planned_bytes, over)
         self._limit_bytes = reserved + ALLOWED_GROWTH_BYTES
+
+
+def weights_for(device: torch.device, weights: WeightSource) -> WeightSource:
+    """`weights` as a family should read them for `device`."""
+    return CompactingWeights(weights) if device.type == "cuda" else weights
 
 
 def make_workspace(planned_bytes: int, device: torch.device) -> Workspace:
