@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ninfer_core.api.model import Model
     from ninfer_core.api.plan import DeviceInfo, ExecutionPlan
     from ninfer_core.api.protocol import ProtocolContext, ProtocolRoutes
+    from ninfer_core.api.request import GenerationRequest
     from ninfer_core.api.speculative import Drafter, DrafterNeeds
 
 hookspec = pluggy.HookspecMarker("ninfer")
@@ -41,6 +42,12 @@ class ProtocolHooks(CommonHooks):
     @hookspec(firstresult=True)
     def ninfer_protocol_build(self, context: ProtocolContext) -> ProtocolRoutes:
         """The protocol's routes over the one generation service."""
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def ninfer_protocol_lower(self, body: bytes) -> GenerationRequest:
+        """What the routes would start for that body, whatever model it names; for `ninfer render`. Raises the same
+        RequestErrors."""
         raise NotImplementedError
 
 

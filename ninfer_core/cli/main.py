@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, CommandRow] = {
     "plan": CommandRow("ninfer_core.cli.plan:plan", "Show the execution plan, every byte of it, without running it."),
     "plugins": CommandRow("ninfer_core.cli.plugins:plugins", "List, show and check plugins."),
     "convert": CommandRow("ninfer_core.cli.convert:convert", "Turn a Hugging Face directory into a .ninfer artifact."),
+    "render": CommandRow("ninfer_core.cli.render:render", "Show the exact prompt of a request."),
     "inspect": CommandRow("ninfer_core.cli.inspect:inspect", "Show what is in an artifact."),
     "generate": CommandRow("ninfer_core.cli.generate:generate", "Answer one prompt on the terminal."),
     "parse": CommandRow("ninfer_core.cli.parse:parse", "Show how model text is read: reasoning, answer, tool calls."),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ninfer_core.api import ProtocolContext, ProtocolRoutes, hookimpl
+from ninfer_core.api import GenerationRequest, ProtocolContext, ProtocolRoutes, hookimpl
 
 
 @hookimpl
@@ -11,3 +11,11 @@ def ninfer_protocol_build(context: ProtocolContext) -> ProtocolRoutes:
     from ninfer_protocols.openai_chat.routes import ChatRoutes
 
     return ChatRoutes(context)
+
+
+@hookimpl
+def ninfer_protocol_lower(body: bytes) -> GenerationRequest:
+    """As the route does it."""
+    from ninfer_protocols.openai_chat.lowering import lower
+
+    return lower(body, None).request

@@ -40,11 +40,14 @@ class ChatCall(msgspec.Struct, frozen=True, kw_only=True):
     return_progress: bool
 
 
-def lower(body: bytes, model_id: str) -> ChatCall:
-    """Raises a RequestError with `param` and `code` for whatever cannot be honoured exactly."""
+def lower(body: bytes, model_id: str | None) -> ChatCall:
+    """`model_id` is the one model there is; None takes any name.
+
+    Raises a RequestError with `param` and `code` for whatever cannot be honoured exactly."""
     decoded = decode_object(body)
     chat = convert(decoded, ChatRequest)
-    _check_model(chat.model, model_id)
+    if model_id is not None:
+        _check_model(chat.model, model_id)
     unsupported.check(decoded)
     tools.check(chat)
     if chat.timings_per_token and chat.stream:
