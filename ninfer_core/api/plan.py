@@ -108,6 +108,7 @@ class ExecutionPlan(msgspec.Struct, frozen=True, kw_only=True):
     features: Features
     ledger: Ledger
     compat: tuple[Compat, ...] = ()
+    tolerant_tool_calls: bool = False
 
     def pin(self, kind: str) -> PluginPin:
         """The pin of a kind that has exactly one plugin in a plan (`family`, `kv`)."""

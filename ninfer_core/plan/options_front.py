@@ -119,13 +119,10 @@ class FrontOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     # --- responses
     response_store_max_records: Annotated[
-        int | None,
-        integer(
-            "responses", "OPT-20", 1, INTEGER_LIMIT, "Stored responses.", unit="records", default="1024", built=False
-        ),
-    ] = None
+        int, integer("responses", "OPT-20", 1, INTEGER_LIMIT, "Stored responses.", unit="records")
+    ] = 1024
     response_store_max_mib: Annotated[
-        int | None,
+        int,
         integer(
             "responses",
             "OPT-21",
@@ -133,10 +130,8 @@ class FrontOptions(msgspec.Struct, frozen=True, kw_only=True):
             INTEGER_LIMIT,
             "Memory of stored responses: envelopes, items and context.",
             unit="MiB",
-            default="256",
-            built=False,
         ),
-    ] = None
+    ] = 256
 
     # --- thinking
     no_thinking: Annotated[bool, switch("thinking", "OPT-37", "Thinking is off where a request says nothing.")] = False
@@ -159,7 +154,7 @@ class FrontOptions(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = None
     tolerant_tool_calls: Annotated[
-        bool, switch("thinking", "OPT-39", "Recover complete tool calls from a malformed wrapper.", built=False)
+        bool, switch("thinking", "OPT-39", "Recover complete tool calls from a malformed wrapper.")
     ] = False
 
     # --- sampling

@@ -157,9 +157,10 @@ def _freeze(
         presets=frontend.presets,
         sampling_overrides=_sampling(options),
         greedy=options.greedy,
-        features=_features(options, sizing.device),
+        features=_features(options, sizing.device, frontend.capabilities),
         ledger=sizing.ledger(capacities),
         compat=_compat(options),
+        tolerant_tool_calls=options.tolerant_tool_calls,
     )
 
 
@@ -175,7 +176,7 @@ def _sampling(options: ServeOptions) -> SamplingOptions:
     return SamplingOptions(**{name: getattr(options, name) for name in SamplingOptions.__struct_fields__})
 
 
-def _features(options: ServeOptions, device: DeviceInfo) -> Features:
+def _features(options: ServeOptions, device: DeviceInfo, template: TemplateCapabilities) -> Features:
     """A default that names what is not built says so; what the user switched off himself is simply off."""
     graphs = "off (CPU)" if device.kind == "cpu" else NOT_BUILT
     return Features(
@@ -183,5 +184,11 @@ def _features(options: ServeOptions, device: DeviceInfo) -> Features:
         prefix_reuse="off" if options.no_prefix_reuse else NOT_BUILT,
         speculation="off",
         vision="off",
-        tool_calls=NOT_BUILT,
+        tool_calls=_tool_calls(options, template),
     )
+
+
+def _tool_calls(options: ServeOptions, template: TemplateCapabilities) -> str:
+    if not template.tools:
+        return "off (the template shows no tools)"
+    return "on (tolerant)" if options.tolerant_tool_calls else "on"

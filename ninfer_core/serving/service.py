@@ -8,17 +8,19 @@ from collections.abc import AsyncIterator, Callable
 
 from ninfer_core.api.errors import (
     ContextLengthExceeded,
+    GenerationFailed,
     RequestCancelled,
     RequestError,
     ServerOverloaded,
     ServiceUnavailable,
 )
-from ninfer_core.api.frontend import Frontend, PreparedPrompt
+from ninfer_core.api.frontend import Frontend, PreparedPrompt, ToolCallReport
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.api.request import GenerationRequest, MediaPart
 from ninfer_core.api.service import Finished, GenerationEvent, ServedModel
 from ninfer_core.engine.messages import Submit
 from ninfer_core.serving.engine_link import EngineLink
+from ninfer_core.serving.output_stage import OutputStage
 from ninfer_core.serving.places import Place, Places
 from ninfer_core.serving.preparation import Preparation
 from ninfer_core.serving.request_events import RequestEvents
@@ -39,6 +41,7 @@ class EngineService:
         self._plan = plan
         self._link = link
         self._log = log
+        self._frontend = frontend
         self._preparation = Preparation(frontend, plan.thinking)
         self._places = Places(plan.capacities.max_concurrency + plan.capacities.max_pending_requests)
         self._counting = Places(self._places.capacity)
@@ -98,12 +101,24 @@ class EngineService:
             raise
         place.hold()
         self._log.info("request_started", id=request_id, prompt_tokens=len(prompt.token_ids))
+        parser = self._frontend.output_parser(request.tools, tolerant=self._plan.tolerant_tool_calls)
         return EngineGeneration(
-            prompt, events, _RequestLog(self._log, request_id, received), lambda: self._link.cancel(request_id), place
+            prompt,
+            events,
+            OutputStage(parser),
+            _RequestLog(self._log, request_id, received),
+            lambda: self._link.cancel(request_id),
+            place,
         )
 
     async def _prepare(self, request: GenerationRequest, received: float, place: Place) -> PreparedPrompt:
         _refuse_media(request)
+        if request.tools and not self.model.capabilities.tools:
+            raise RequestError(
+                "this model's chat template shows no tools, so it could not call any; send none",
+                code="tools_not_supported",
+                param="tools",
+            )
         # The thread holds the place as well: it may outlive its request.
         place.hold()
         return await self._preparation.prepare(
@@ -148,12 +163,14 @@ class EngineGeneration:
         self,
         prompt: PreparedPrompt,
         events: RequestEvents,
+        stage: OutputStage,
         log: _RequestLog,
         cancel: Callable[[], None],
         place: Place,
     ) -> None:
         self.prompt = prompt
         self._events = events
+        self._stage = stage
         self._log = log
         self._cancel = cancel
         self._place: Place | None = place
@@ -161,12 +178,23 @@ class EngineGeneration:
     async def __aiter__(self) -> AsyncIterator[GenerationEvent]:
         try:
             while (event := await self._events.next()) is not None:
-                if isinstance(event, Finished):
-                    self._log.done(event)
-                yield event
+                for seen in self._parsed(event):
+                    if isinstance(seen, Finished):
+                        self._log.done(seen)
+                    yield seen
         except RequestError as error:
             self._log.failed(error)
             raise
+
+    def _parsed(self, event: GenerationEvent) -> tuple[GenerationEvent, ...]:
+        try:
+            return self._stage.push(event)
+        except Exception as error:
+            self._log.parser_failed(error)
+            # The exception's own text stays out: it may quote what the model wrote.
+            raise GenerationFailed(
+                f"the answer could not be parsed ({type(error).__name__}); the server's log says where"
+            ) from error
 
     async def aclose(self) -> None:
         if self._place is None:
@@ -174,7 +202,8 @@ class EngineGeneration:
         place, self._place = self._place, None
         if not self._events.ended:
             self._cancel()
-            self._log.failed(RequestCancelled())
+        # Has no effect on a request whose end was read.
+        self._log.failed(RequestCancelled())
         place.let_go()
 
 
@@ -185,8 +214,11 @@ class _RequestLog:
         self._log = log
         self._request_id = request_id
         self._received_monotonic = received_monotonic
+        self._closed = False
 
     def done(self, finished: Finished) -> None:
+        self._closed = True
+        self._warn_of_fallback(finished.tool_calls)
         usage, timings = finished.usage, finished.timings
         intervals = max(usage.output_tokens - 1, 0)
         rate = intervals / timings.generation_seconds if timings.generation_seconds > 0 else 0.0
@@ -203,7 +235,18 @@ class _RequestLog:
         )
 
     def failed(self, error: RequestError) -> None:
+        if self._closed:
+            return
+        self._closed = True
         self._log.warning("request_ended", id=self._request_id, code=error.code, seconds=self._seconds())
+
+    def parser_failed(self, error: Exception) -> None:
+        self._log.error("output_parser_failed", id=self._request_id, exc_info=error)
+
+    def _warn_of_fallback(self, report: ToolCallReport | None) -> None:
+        """The classification and nothing of the text (contract TOOL-13)."""
+        if report is not None and report.fallback_reason != "none":
+            self._log.warning("tool_calls_as_text", id=self._request_id, reason=report.fallback_reason)
 
     def _seconds(self) -> float:
         return time.monotonic() - self._received_monotonic

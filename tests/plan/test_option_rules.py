@@ -24,10 +24,7 @@ EXAMPLES = {
     "media_live_mib": "2048",
     "media_preprocess_threads": "0",
     "allow_private_media": "true",
-    "response_store_max_records": "1024",
-    "response_store_max_mib": "256",
     "default_thinking_budget": "100",
-    "tolerant_tool_calls": "true",
     "log_stats_interval_ms": "5000",
     "request_log_jsonl": "log.jsonl",
 }

@@ -41,6 +41,7 @@ BEHAVIOUR: dict[str, Any] = {
     "seed": 7,
     "greedy": True,
     "compat": ("codex",),
+    "tolerant_tool_calls": True,
 }
 """An option that changes what is generated, how much fits or who waits, with a value that is not its default."""
 SERVER: dict[str, Any] = {
@@ -49,6 +50,8 @@ SERVER: dict[str, Any] = {
     "api_key": SecretText("hunter2"),
     "model_id": "other",
     "max_request_mib": 1,
+    "response_store_max_records": 7,
+    "response_store_max_mib": 8,
     "cors": True,
     "log_level": "debug",
     "log_stats_interval_ms": 0,
@@ -156,7 +159,7 @@ def test_what_a_plan_says(registry: PluginRegistry, toy: Any) -> None:
 @pytest.mark.contract("OPT-29", "OPT-30")
 def test_what_is_off_and_why(registry: PluginRegistry, toy: Any) -> None:
     default = resolve(ServeOptions(), registry, toy.header(), toy.cuda()).features
-    assert default.cuda_graphs == default.prefix_reuse == default.tool_calls == "off (not built yet)"
+    assert default.cuda_graphs == default.prefix_reuse == "off (not built yet)"
     assert default.speculation == default.vision == "off"
     chosen = ServeOptions(no_cuda_graph=True, no_prefix_reuse=True)
     features = resolve(chosen, registry, toy.header(), toy.cuda()).features
@@ -261,3 +264,13 @@ def test_digest_is_the_same_in_every_process() -> None:
 def test_compat_is_in_the_plan_in_one_order(registry: PluginRegistry, toy: Any) -> None:
     plan = resolve(ServeOptions(compat=("codex", "claude-code")), registry, toy.header(), toy.cpu())
     assert plan.compat == ("claude-code", "codex")
+
+
+@pytest.mark.contract("OPT-39", "TOOL-15")
+def test_tolerant_tool_calls_are_part_of_the_plan(registry: PluginRegistry, toy: Any) -> None:
+    plain, tolerant = (
+        resolve(ServeOptions(tolerant_tool_calls=given), registry, toy.header(), toy.cpu()) for given in (False, True)
+    )
+    assert (plain.tolerant_tool_calls, tolerant.tolerant_tool_calls) == (False, True)
+    assert plain.digest != tolerant.digest
+    assert plain.template.tools == (plain.features.tool_calls == "on")
