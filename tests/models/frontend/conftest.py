@@ -60,9 +60,11 @@ def small_resources() -> dict[str, bytes]:
 @pytest.fixture(scope="session")
 def templates() -> dict[str, bytes]:
     ours = files("ninfer_models.qwen_hybrid.frontend") / "assets" / "chat_template.jinja"
+    assets = Path(__file__).parent / "assets"
     return {
-        "3.8": ours.read_bytes(),
-        "3.6": (Path(__file__).parent / "assets" / "style_3_6.jinja").read_bytes(),
+        "tiny": ours.read_bytes(),
+        "3.8": (assets / "style_3_8.jinja").read_bytes(),
+        "3.6": (assets / "style_3_6.jinja").read_bytes(),
     }
 
 

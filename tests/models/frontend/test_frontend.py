@@ -143,7 +143,7 @@ relaxed = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.contract("CHAT-4", "CHAT-39", "CHAT-40", "TMPL-6")
-@pytest.mark.parametrize("style", ["3.8", "3.6"])
+@pytest.mark.parametrize("style", ["tiny", "3.8", "3.6"])
 def test_text_and_ids_are_those_of_transformers(
     style: str, frontend_of: Callable[..., QwenFrontend], references: dict[str, Any]
 ) -> None:
@@ -151,7 +151,7 @@ def test_text_and_ids_are_those_of_transformers(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("style", ["3.8", "3.6"])
+@pytest.mark.parametrize("style", ["tiny", "3.8", "3.6"])
 def test_a_thousand_conversations(
     style: str, frontend_of: Callable[..., QwenFrontend], references: dict[str, Any]
 ) -> None:
@@ -165,7 +165,7 @@ def test_the_tiny_models_files_too(tmp_path: Path, frontend_of: Callable[..., Qw
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
     frontend = frontend_of(
-        "3.8", **{name.replace(".json", "_json"): data for name, data in files.items() if name.endswith(".json")}
+        "tiny", **{name.replace(".json", "_json"): data for name, data in files.items() if name.endswith(".json")}
     )
     check_against(frontend, transformers.AutoTokenizer.from_pretrained(tmp_path), examples=50)
 
@@ -185,7 +185,7 @@ def check_against(frontend: QwenFrontend, reference: Any, *, examples: int) -> N
     check()
 
 
-@pytest.mark.parametrize("style", ["3.8", "3.6"])
+@pytest.mark.parametrize("style", ["tiny", "3.8", "3.6"])
 def test_control_tokens_in_a_conversation_are_ordinary_text(
     style: str, frontend_of: Callable[..., QwenFrontend], references: dict[str, Any]
 ) -> None:
@@ -231,7 +231,7 @@ def request_of(*texts: str, **fields: Any) -> GenerationRequest:
     )
 
 
-@pytest.mark.parametrize("style", ["3.8", "3.6"])
+@pytest.mark.parametrize("style", ["tiny", "3.8", "3.6"])
 @pytest.mark.parametrize(
     "parts",
     [
@@ -301,7 +301,7 @@ def test_empty_content_stays_an_empty_turn(frontend_of: Callable[..., QwenFronte
 def test_the_templates_own_words_reach_the_client(frontend_of: Callable[..., QwenFrontend]) -> None:
     request = GenerationRequest(messages=(Message(role="assistant", content=(TextPart("hm"),)),))
     with pytest.raises(InvalidPrompt, match="no user message asks anything") as caught:
-        frontend_of("3.8").prepare(request, ThinkingDefaults())
+        frontend_of("tiny").prepare(request, ThinkingDefaults())
     assert caught.value.code == "invalid_prompt"
 
 
