@@ -61,6 +61,7 @@ from ninfer_core.api.plan import (
 from ninfer_core.api.protocol import Compat, ProtocolContext, ProtocolRoutes, WireError
 from ninfer_core.api.request import (
     CacheMark,
+    CacheSession,
     Channel,
     GenerationRequest,
     MediaPart,
@@ -101,6 +102,7 @@ __all__ = [
     "AttentionGeometry",
     "AuthenticationFailed",
     "CacheMark",
+    "CacheSession",
     "Capacities",
     "Channel",
     "ChannelText",

@@ -28,11 +28,14 @@ class WireError(msgspec.Struct, frozen=True, kw_only=True):
 
 class ProtocolContext(msgspec.Struct, frozen=True, kw_only=True):
     """All that a protocol may use. `keep_alive_seconds` is the silence after which a stream sends a comment,
-    `compat` the deviations for stock clients that the operator asked for (decision 14)."""
+    `compat` the deviations for stock clients that the operator asked for (decision 14). `response_store_*` bound
+    what a protocol may keep of its answers (contract OPT-20, OPT-21)."""
 
     service: GenerationService
     keep_alive_seconds: float
     compat: frozenset[Compat] = frozenset()
+    response_store_max_records: int = 1024
+    response_store_max_bytes: int = 256 * 2**20
 
 
 class ProtocolRoutes(Protocol):

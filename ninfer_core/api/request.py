@@ -92,6 +92,14 @@ class CacheMark(msgspec.Struct, frozen=True, kw_only=True):
     ttl: str | None = None
 
 
+class CacheSession(msgspec.Struct, frozen=True, kw_only=True):
+    """The conversation that a request belongs to, for reuse between its turns: a hint (contract RESP-65). With
+    `replaces_endpoint` false it reads what the session left and leaves that as it was."""
+
+    key: str
+    replaces_endpoint: bool
+
+
 class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One generation, in no protocol's words.
 
@@ -112,4 +120,5 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     thinking_budget: int | None = None
     continue_final: bool = False
     cache_marks: tuple[CacheMark, ...] = ()
+    cache_session: CacheSession | None = None
     structural_marks: bool = True

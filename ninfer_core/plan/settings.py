@@ -18,6 +18,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     cors: bool
     model_id: str
     max_request_bytes: int
+    response_store_max_records: int
+    response_store_max_bytes: int
     log_level: str
 
 
@@ -29,5 +31,7 @@ def server_settings(options: ServeOptions, identity: ArtifactIdentity) -> Server
         cors=options.cors,
         model_id=options.model_id if options.model_id is not None else identity.model_id,
         max_request_bytes=options.max_request_mib * 2**20,
+        response_store_max_records=options.response_store_max_records,
+        response_store_max_bytes=options.response_store_max_mib * 2**20,
         log_level=options.log_level,
     )

@@ -82,11 +82,7 @@ async def _serve(
             service = EngineService(plan, frontend, link, settings.model_id, log)
             app = create_app(
                 service.model,
-                protocols(
-                    ProtocolContext(
-                        service=service, keep_alive_seconds=KEEP_ALIVE_SECONDS, compat=frozenset(plan.compat)
-                    )
-                ),
+                protocols(_context(plan, settings, service)),
                 is_available=service.is_available,
                 api_key=None if settings.api_key is None else settings.api_key.reveal(),
                 cors=settings.cors,
@@ -101,6 +97,16 @@ async def _serve(
         finally:
             await link.stop()
     log.info("stopped")
+
+
+def _context(plan: ExecutionPlan, settings: ServerSettings, service: EngineService) -> ProtocolContext:
+    return ProtocolContext(
+        service=service,
+        keep_alive_seconds=KEEP_ALIVE_SECONDS,
+        compat=frozenset(plan.compat),
+        response_store_max_records=settings.response_store_max_records,
+        response_store_max_bytes=settings.response_store_max_bytes,
+    )
 
 
 @contextmanager

@@ -177,12 +177,12 @@ def test_the_frontend_is_kept_for_serving(registry: PluginRegistry, toy: Any) ->
 
 def test_options_and_plugin_names_are_refused_together(registry: PluginRegistry, toy: Any) -> None:
     options = ServeOptions(
-        vision=True, draft_tokens=1, kv_dtype="fp8", spec="dflahs", protocols=("talk", "anthropic", "x"), family="toi"
+        vision=True, draft_tokens=1, kv_dtype="fp8", spec="dflahs", protocols=("talk", "x"), family="toi"
     )
     with pytest.raises(PlanRejected) as caught:
         resolve(options, registry, toy.header(), toy.cpu())
     codes = sorted(problem.code for problem in caught.value.problems)
-    assert codes == ["not_built_yet"] * 4 + ["plugin_unknown"] * 3
+    assert codes == ["not_built_yet"] * 3 + ["plugin_unknown"] * 3
 
 
 def test_wrong_tensors_are_refused_before_anything_else(registry: PluginRegistry, toy: Any) -> None:
