@@ -166,6 +166,10 @@ class Frontend(Protocol):
         """
         ...
 
+    def token_bytes(self, token_id: int) -> bytes:
+        """What a generated id adds to the text of an answer; nothing for ids that are withheld."""
+        ...
+
     def output_decoder(self, initial_channel: Channel) -> OutputDecoder: ...
 
     def output_parser(self, tools: tuple[ToolDefinition, ...], *, tolerant: bool) -> OutputParser:

@@ -66,6 +66,9 @@ class QwenFrontend:
             frontiers=prompt.frontiers,
         )
 
+    def token_bytes(self, token_id: int) -> bytes:
+        return self._tokenizer.token_bytes(token_id)
+
     def output_decoder(self, initial_channel: Channel) -> QwenOutputDecoder:
         return QwenOutputDecoder(self._tokenizer.token_bytes, initial_channel)
 
