@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 
 from ninfer_core.api.errors import NinferError
+from ninfer_core.api.protocol import WireError
 from ninfer_core.serving.asgi import Application, Message, Receive, Scope, Send
 from ninfer_core.serving.errors import ErrorForms, InternalError, send_wire_error
 from ninfer_core.telemetry import Log
@@ -29,18 +30,21 @@ class EnvelopeLayer:
         try:
             await self._app(scope, receive, answer.send)
         except NinferError as error:
-            await self._answer_error(scope["path"], answer, error)
+            await self._answer_error(answer, self._forms.wire_error(scope["path"], error), error.code)
         except Exception:
-            self._log.error("request_broken", code=InternalError.code, request=answer.request_id, exc_info=True)
-            await self._answer_error(scope["path"], answer, InternalError())
+            wire = self._forms.wire_error(scope["path"], InternalError())
+            # The id that the client sees, which some protocols choose themselves.
+            request_id = wire.headers.get("request-id", answer.request_id)
+            self._log.error("request_broken", code=InternalError.code, request=request_id, exc_info=True)
+            await self._answer_error(answer, wire, InternalError.code)
 
-    async def _answer_error(self, path: str, answer: _Answer, error: NinferError) -> None:
+    async def _answer_error(self, answer: _Answer, wire: WireError, code: str) -> None:
         if not answer.started:
-            await send_wire_error(answer.send, self._forms.wire_error(path, error))
+            await send_wire_error(answer.send, wire)
         elif not answer.complete:
             # The status is out already. The server closes a connection whose answer is not complete, which is how
             # the client can tell.
-            self._log.warning("answer_cut", code=error.code, request=answer.request_id)
+            self._log.warning("answer_cut", code=code, request=answer.request_id)
 
 
 class _Answer:

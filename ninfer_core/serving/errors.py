@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from http import HTTPStatus
 
@@ -32,15 +33,16 @@ class InternalError(NinferError):
 
 
 class ErrorForms:
-    """Chooses the protocol that owns a path: the longest prefix, else the first protocol of the server."""
+    """Chooses the protocol that owns a path: the longest prefix that fits, else the protocol of the shortest, which
+    claims most."""
 
     def __init__(self, protocols: Sequence[ProtocolRoutes]) -> None:
         if not protocols:
             raise StartupError("a server needs at least one protocol (--protocols)")
-        self._default = protocols[0]
         owned = [(prefix, protocol) for protocol in protocols for prefix in protocol.path_prefixes]
         # Sorting is stable: of two protocols with one prefix, the one named first owns it.
         self._owned = sorted(owned, key=lambda pair: -len(pair[0]))
+        self._default = min(protocols, key=_shortest_prefix)
 
     def wire_error(self, path: str, error: NinferError) -> WireError:
         wire = self._owner(path).wire_error(error)
@@ -53,6 +55,10 @@ class ErrorForms:
             if path == prefix or path.startswith(prefix.rstrip("/") + "/"):
                 return protocol
         return self._default
+
+
+def _shortest_prefix(protocol: ProtocolRoutes) -> int:
+    return min(map(len, protocol.path_prefixes), default=sys.maxsize)
 
 
 def framework_problem(error: HTTPException, method: str, path: str) -> HTTPProblem:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ninfer_core.api.errors import RequestError
-from ninfer_core.api.frontend import PreparedPrompt, TemplateCapabilities
+from ninfer_core.api.frontend import PreparedPrompt, TemplateCapabilities, ToolCallReport
 from ninfer_core.api.request import Channel, GenerationRequest
 from ninfer_core.api.service import (
     Admitted,
@@ -17,18 +18,20 @@ from ninfer_core.api.service import (
     ServedModel,
     TextDelta,
     Timings,
+    ToolCallDelta,
     Usage,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """One answer. Each piece is one token; `pause_seconds` passes before every event.
+    """One answer. Each piece is one token, and so is each of `calls`; `pause_seconds` passes before every event.
 
     `refusal` is raised instead of an answer by `start`, `failure` after the pieces instead of the end.
     """
 
     pieces: Sequence[tuple[Channel, str]] = (("content", "Hello"), ("content", " there."))
+    calls: Sequence[tuple[str, dict[str, Any]]] = ()
     reason: FinishReason = "stop_token"
     stop_string: str | None = None
     prompt_tokens: int = 7
@@ -59,7 +62,7 @@ class ScriptedService:
                 efforts=("low", "medium", "xhigh"),
                 default_effort="xhigh",
                 preserve_thinking=True,
-                tools=False,
+                tools=True,
             ),
         )
 
@@ -96,12 +99,21 @@ class ScriptedGeneration:
         for channel, text in script.pieces:
             await asyncio.sleep(script.pause_seconds)
             yield TextDelta(channel=channel, text=text)
+        for index, (name, arguments) in enumerate(script.calls):
+            await asyncio.sleep(script.pause_seconds)
+            yield ToolCallDelta(index=index, name=name, arguments=arguments)
         if script.failure is not None:
             raise script.failure
         timings = Timings(
             queue_seconds=0.0, prompt_seconds=script.prompt_seconds, generation_seconds=script.generation_seconds
         )
-        yield Finished(reason=script.reason, stop_string=script.stop_string, usage=self._usage(), timings=timings)
+        yield Finished(
+            reason=script.reason,
+            stop_string=script.stop_string,
+            usage=self._usage(),
+            timings=timings,
+            tool_calls=ToolCallReport(marker_seen=bool(script.calls), structured_calls=len(script.calls)),
+        )
 
     async def aclose(self) -> None:
         if not self._closed:
@@ -113,6 +125,6 @@ class ScriptedGeneration:
         return Usage(
             prompt_tokens=self._script.prompt_tokens,
             cached_tokens=self._script.cached_tokens,
-            output_tokens=len(pieces),
+            output_tokens=len(pieces) + len(self._script.calls),
             reasoning_tokens=sum(channel == "reasoning" for channel, _ in pieces),
         )

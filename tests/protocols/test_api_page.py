@@ -1,4 +1,4 @@
-"""docs/api.md names every endpoint, field and code of the chat protocol."""
+"""docs/api.md names every endpoint, field and code of the protocols."""
 
 from __future__ import annotations
 

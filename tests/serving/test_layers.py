@@ -76,6 +76,8 @@ def test_the_longest_prefix_owns_a_path() -> None:
     error = RequestError("x")
     for path, owner in [("/v1/messages", "b"), ("/v1/messages/count", "b"), ("/v1/messagesx", "a"), ("/else", "a")]:
         assert forms.wire_error(path, error).body["form"] == owner
+    turned = ErrorForms([Form("b", "/v1/messages"), Form("a", "/v1")])
+    assert turned.wire_error("/else", error).body["form"] == "a"
     with pytest.raises(StartupError):
         ErrorForms([])
 

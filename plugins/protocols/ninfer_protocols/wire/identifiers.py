@@ -19,3 +19,8 @@ def tool_call_id() -> str:
 def response_resource_id(prefix: Literal["resp", "msg", "rs", "fc"]) -> str:
     """Of a Response or one of its Items: the prefix, `_` and 32 hex digits (contract RESP-77)."""
     return f"{prefix}_{secrets.token_hex(16)}"
+
+
+def anthropic_id(prefix: Literal["msg", "toolu", "req"]) -> str:
+    """The prefix, `_` and 16 hex digits (contract ANTH-43)."""
+    return f"{prefix}_{secrets.token_hex(8)}"

@@ -37,20 +37,24 @@ def event_frame(name: str, payload: object) -> bytes:
 
 
 class FrameReader:
-    """Reads frames with a bound on silence. `release` gives back what the frames are made from, started or not."""
+    """Reads frames with a bound on silence, which `keep_alive` breaks. `release` gives back what the frames are made
+    from, started or not."""
 
-    def __init__(self, frames: AsyncGenerator[bytes, None], release: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, frames: AsyncGenerator[bytes, None], release: Callable[[], Awaitable[None]], keep_alive: bytes
+    ) -> None:
         self._frames = frames
         self._release = release
+        self._keep_alive = keep_alive
         self._pending: asyncio.Task[bytes] | None = None
 
     async def read(self, silence_seconds: float) -> bytes:
-        """The next frame, the keep-alive comment after that much silence, or nothing (b"") at the end."""
+        """The next frame, the keep-alive frame after that much silence, or nothing (b"") at the end."""
         if self._pending is None:
             self._pending = asyncio.ensure_future(_next(self._frames))
         done, _ = await asyncio.wait((self._pending,), timeout=silence_seconds)
         if not done:
-            return KEEP_ALIVE
+            return self._keep_alive
         finished, self._pending = self._pending, None
         return finished.result()
 
@@ -110,12 +114,13 @@ async def open_event_stream(
     keep_alive_seconds: float,
     error_frame: Callable[[NinferError], bytes],
     headers: Headers = (),
+    keep_alive: bytes = KEEP_ALIVE,
 ) -> EventStream:
     """Wait for the first frame or the first silence, then give the answer to send. `headers` are added to its own.
 
     Raises what the frames raise before that, after everything is released.
     """
-    reader = FrameReader(frames, release)
+    reader = FrameReader(frames, release, keep_alive)
     try:
         first = await reader.read(keep_alive_seconds)
     except BaseException:

@@ -1,0 +1,90 @@
+"""POST /v1/messages and /v1/messages/count_tokens over the generation service."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from litestar import Request, post
+from litestar.handlers import HTTPRouteHandler
+from litestar.types import ASGIApp
+
+from ninfer_core.api import Finished, Generation, NinferError, ProtocolContext, TextDelta, ToolCallDelta, WireError
+from ninfer_protocols.anthropic.answers import MessageIdentity, whole_message
+from ninfer_protocols.anthropic.errors import anthropic_wire_error, error_body
+from ninfer_protocols.anthropic.events import KEEP_ALIVE_WITH_PING, stream_frames
+from ninfer_protocols.anthropic.lowering import lower, lower_prompt
+from ninfer_protocols.anthropic.thinking import EffortRules
+from ninfer_protocols.wire.identifiers import anthropic_id
+from ninfer_protocols.wire.responses import Headers, JSONAnswer
+from ninfer_protocols.wire.sse import KEEP_ALIVE, event_frame, open_event_stream
+
+
+class MessagesRoutes:
+    """The protocol, ready to be mounted."""
+
+    path_prefixes: tuple[str, ...] = ("/v1/messages",)
+
+    def __init__(self, context: ProtocolContext) -> None:
+        is_claude_code = "claude-code" in context.compat
+        self._service = context.service
+        self._keep_alive_seconds = context.keep_alive_seconds
+        self._keep_alive = KEEP_ALIVE_WITH_PING if is_claude_code else KEEP_ALIVE
+        self._efforts = EffortRules(exposed=self._service.model.capabilities.efforts, map_highest=is_claude_code)
+
+    def handlers(self) -> Sequence[HTTPRouteHandler]:
+        # Litestar reads a handler's signature, so they must be functions and not methods.
+        @post("/v1/messages", status_code=200)
+        async def create_message(request: Request[Any, Any, Any]) -> ASGIApp:
+            return await self._answer(await request.body())
+
+        @post("/v1/messages/count_tokens", status_code=200)
+        async def count_message_tokens(request: Request[Any, Any, Any]) -> ASGIApp:
+            count = await self._service.count_tokens(lower_prompt(await request.body(), self._efforts))
+            return JSONAnswer({"input_tokens": count}, headers=_request_id(anthropic_id("req")))
+
+        return (create_message, count_message_tokens)
+
+    def wire_error(self, error: NinferError) -> WireError:
+        return anthropic_wire_error(error)
+
+    async def _answer(self, body: bytes) -> ASGIApp:
+        call = lower(body, self._efforts)
+        generation = await self._service.start(call.request)
+        identity = MessageIdentity.new(call.model)
+        if call.stream:
+            return await self._stream(generation, identity)
+        try:
+            return await _aggregate(generation, identity)
+        finally:
+            await generation.aclose()
+
+    async def _stream(self, generation: Generation, identity: MessageIdentity) -> ASGIApp:
+        return await open_event_stream(
+            stream_frames(generation, identity),
+            release=generation.aclose,
+            keep_alive_seconds=self._keep_alive_seconds,
+            error_frame=lambda error: event_frame("error", error_body(error, identity.request_id)),
+            headers=_request_id(identity.request_id),
+            keep_alive=self._keep_alive,
+        )
+
+
+async def _aggregate(generation: Generation, identity: MessageIdentity) -> JSONAnswer:
+    deltas: list[TextDelta] = []
+    calls: list[ToolCallDelta] = []
+    finished: Finished | None = None
+    async for event in generation:
+        if isinstance(event, TextDelta):
+            deltas.append(event)
+        elif isinstance(event, ToolCallDelta):
+            calls.append(event)
+        elif isinstance(event, Finished):
+            finished = event
+    assert finished is not None, "a generation that raised nothing ends with Finished"
+    return JSONAnswer(whole_message(identity, deltas, calls, finished), headers=_request_id(identity.request_id))
+
+
+def _request_id(request_id: str) -> Headers:
+    """Contract ANTH-40."""
+    return ((b"request-id", request_id.encode()),)
