@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 
-def chunked_delta(query: Tensor, key: Tensor, value: Tensor, decay: Tensor, beta: Tensor, fresh: Tensor, chunk: int) -> Tensor:
+def chunked_delta(
+    query: Tensor, key: Tensor, value: Tensor, decay: Tensor, beta: Tensor, fresh: Tensor, chunk: int
+) -> Tensor:
     """query, key [batch, tokens, heads, key_dim], value [..., value_dim], decay (log) and beta [batch, tokens, heads].
 
     `fresh` is bool [batch, tokens / chunk]. Everything is float32 and `tokens` is a multiple of `chunk`.

@@ -17,9 +17,7 @@ from tools.tiny_model.template import render
 IGNORED = -1
 # What the server writes before the model speaks. A turn without it (stripped history) is never generated
 # in that form, so it is not learned either.
-SPOKEN = re.compile(
-    r"(<\|im_start\|>assistant\n<think>\n(?:\n</think>\n\n)?)(.*?<\|im_end\|>)", flags=re.DOTALL
-)
+SPOKEN = re.compile(r"(<\|im_start\|>assistant\n<think>\n(?:\n</think>\n\n)?)(.*?<\|im_end\|>)", flags=re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +48,7 @@ def encode_item(item: Item, tokenizer: Tokenizer, template: Template) -> Encoded
     return Encoded(tokens, learned)
 
 
-def encode_shard(
-    seed: int, count: int, tokenizer: Tokenizer, template: Template, *, length: int, chunk: int
-) -> Rows:
+def encode_shard(seed: int, count: int, tokenizer: Tokenizer, template: Template, *, length: int, chunk: int) -> Rows:
     items = training_items(seed, count)
     return pack((encode_item(item, tokenizer, template) for item in items), length=length, chunk=chunk)
 
@@ -61,7 +57,11 @@ def pack(dialogues: Iterable[Encoded], *, length: int, chunk: int) -> Rows:
     """First fit over the open rows; every dialogue starts on a chunk boundary. Longer ones than a row are dropped."""
     rows = list(_placed((entry for entry in dialogues if len(entry.tokens) <= length), length, chunk))
     shape = (len(rows), length)
-    tokens, labels, positions = np.zeros(shape, np.int16), np.full(shape, IGNORED, np.int16), np.zeros(shape, np.int16)
+    tokens, labels, positions = (
+        np.zeros(shape, np.int16),
+        np.full(shape, IGNORED, np.int16),
+        np.zeros(shape, np.int16),
+    )
     for row, entries in enumerate(rows):
         start = 0
         for entry in entries:

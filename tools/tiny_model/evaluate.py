@@ -15,11 +15,12 @@ import torch
 from tools.tiny_model.decode import greedy
 from tools.tiny_model.export import load_weights
 from tools.tiny_model.generate import MODES, Mode
+from tools.tiny_model.geometry import Geometry
 from tools.tiny_model.heldout import held_out_items
-from tools.tiny_model.model import Geometry, TinyModel
+from tools.tiny_model.model import TinyModel
 from tools.tiny_model.skills import SKILLS
 from tools.tiny_model.template import load_template, render
-from tools.tiny_model.tokenizer import load
+from tools.tiny_model.tokenizer import id_of, load
 
 # The longest right reply (sorting seven three-digit numbers with reasoning) takes about 200 tokens.
 MOST_TOKENS = 320
@@ -42,7 +43,7 @@ def evaluate(model: TinyModel, *, per_skill: int, modes: Sequence[Mode] = MODES)
     asked = [(mode, item) for mode in modes for item in held_out_items(per_skill, mode)]
     texts = [render(template, item.messages, item.options, prompt=True) for _, item in asked]
     prompts = [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
-    replies = greedy(rounded, prompts, most=MOST_TOKENS, stop=tokenizer.token_to_id("<|im_end|>"))
+    replies = greedy(rounded, prompts, most=MOST_TOKENS, stop=id_of(tokenizer, "<|im_end|>"))
     right: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
     failures: list[Failure] = []
     for (mode, item), text, reply in zip(asked, texts, replies, strict=True):
@@ -53,7 +54,7 @@ def evaluate(model: TinyModel, *, per_skill: int, modes: Sequence[Mode] = MODES)
         right[item.skill][mode] += correct
         if not correct:
             failures.append(Failure(item.skill, mode, text, item.expected, said))
-    scores = {name: {mode: 100 * right[name][mode] / per_skill for mode in modes} for name, _, _ in SKILLS}
+    scores: Scores = {name: {mode: 100 * right[name][mode] / per_skill for mode in modes} for name, _, _ in SKILLS}
     return scores, failures
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
-from tools.tiny_model.model import Geometry, TinyModel
+from tools.tiny_model.geometry import Geometry
+from tools.tiny_model.model import TinyModel
 from tools.tiny_model.template import ASSETS
 
 SIDE_FILES = (

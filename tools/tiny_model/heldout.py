@@ -40,7 +40,12 @@ def main() -> None:
     arguments = parser.parse_args()
     assert arguments.mode in MODES
     for item in held_out_items(arguments.per_skill, arguments.mode):
-        line = {"skill": item.skill, "messages": item.messages, "options": item.options, "expected": item.expected}
+        line = {
+            "skill": item.skill,
+            "messages": item.messages,
+            "options": item.options,
+            "expected": item.expected,
+        }
         print(json.dumps(line, ensure_ascii=False))
 
 

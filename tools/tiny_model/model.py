@@ -6,58 +6,17 @@ Decoding lives in `decode.py`.
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tools.tiny_model.delta import chunked_delta
-from tools.tiny_model.template import ASSETS
+from tools.tiny_model.geometry import Geometry
 
 EPSILON = 1e-6
-
-
-@dataclass(frozen=True, slots=True)
-class Geometry:
-    """The fields of config.json that the network depends on."""
-
-    vocab_size: int
-    hidden_size: int
-    intermediate_size: int
-    layer_types: tuple[str, ...]
-    num_attention_heads: int
-    num_key_value_heads: int
-    head_dim: int
-    linear_num_key_heads: int
-    linear_num_value_heads: int
-    linear_key_head_dim: int
-    linear_value_head_dim: int
-    rope_theta: float
-    rotary_dim: int
-
-    @classmethod
-    def read(cls, path: Path = ASSETS / "config.json") -> Geometry:
-        config = json.loads(path.read_text(encoding="utf-8"))
-        rope = config["rope_parameters"]
-        derived = {
-            "layer_types": tuple(config["layer_types"]),
-            "rope_theta": rope["rope_theta"],
-            "rotary_dim": int(config["head_dim"] * rope["partial_rotary_factor"]),
-        }
-        names = [name for name in cls.__dataclass_fields__ if name not in derived]
-        return cls(**{name: config[name] for name in names}, **derived)
-
-    @property
-    def key_width(self) -> int:
-        return self.linear_num_key_heads * self.linear_key_head_dim
-
-    @property
-    def value_width(self) -> int:
-        return self.linear_num_value_heads * self.linear_value_head_dim
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +46,9 @@ class ZeroCentredNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         wide = x.float()
-        return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + EPSILON) * (1 + self.weight.float())).to(x.dtype)
+        return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + EPSILON) * (1 + self.weight.float())).to(
+            x.dtype
+        )
 
 
 class GatedNorm(nn.Module):

@@ -68,7 +68,13 @@ class Optimizer:
         self.adam_now = torch.tensor(0.0, device=rest[0].device)
         cuda = rest[0].is_cuda
         self.adam = torch.optim.AdamW(
-            rest, lr=self.adam_now, betas=(0.9, 0.98), weight_decay=0.0, fused=cuda, foreach=False, capturable=cuda
+            rest,
+            lr=self.adam_now,
+            betas=(0.9, 0.98),
+            weight_decay=0.0,
+            fused=cuda,
+            foreach=False,
+            capturable=cuda,
         )
 
     def step(self, share: Tensor) -> None:
@@ -80,7 +86,9 @@ class Optimizer:
 def hidden_matrices(named: dict[str, nn.Parameter]) -> dict[str, nn.Parameter]:
     """The large products of the layers; the narrow gate projections behave more like vectors."""
     small = ("embed_tokens", "in_proj_a", "in_proj_b")
-    return {name: weight for name, weight in named.items() if weight.dim() == 2 and not any(part in name for part in small)}
+    return {
+        name: weight for name, weight in named.items() if weight.dim() == 2 and not any(part in name for part in small)
+    }
 
 
 def schedule(progress: float, *, warm_up: float = 0.015, cooling: float = 0.5) -> float:

@@ -36,7 +36,9 @@ class BatchStream:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         # The pool's own thread may be waiting for a free place, and terminating waits for that thread.
         self.stopped = True
         self.ahead.release()

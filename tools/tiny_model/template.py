@@ -24,9 +24,7 @@ def load_template(path: Path = ASSETS / "chat_template.jinja") -> Template:
     return environment.from_string(path.read_text(encoding="utf-8"))
 
 
-def render(
-    template: Template, messages: Sequence[Message], options: Mapping[str, object], *, prompt: bool
-) -> str:
+def render(template: Template, messages: Sequence[Message], options: Mapping[str, object], *, prompt: bool) -> str:
     """`prompt` adds the opening of the assistant's turn."""
     return template.render(messages=messages, add_generation_prompt=prompt, **options)
 

@@ -86,6 +86,12 @@ def load(path: Path = ASSETS / "tokenizer.json") -> Tokenizer:
     return Tokenizer.from_file(str(path))
 
 
+def id_of(tokenizer: Tokenizer, token: str) -> int:
+    number = tokenizer.token_to_id(token)
+    assert number is not None, token
+    return number
+
+
 def main() -> None:
     build(corpus(30_000)).save(str(ASSETS / "tokenizer.json"))
 

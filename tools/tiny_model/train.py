@@ -18,7 +18,8 @@ from torch import Tensor
 
 from tools.tiny_model.evaluate import evaluate, table, write_failures
 from tools.tiny_model.export import load_weights, save_weights
-from tools.tiny_model.model import Geometry, TinyModel
+from tools.tiny_model.geometry import Geometry
+from tools.tiny_model.model import TinyModel
 from tools.tiny_model.optimizer import Optimizer, schedule
 from tools.tiny_model.picture import draw_losses
 from tools.tiny_model.step import PLAIN_STEPS, TrainingStep
@@ -79,7 +80,11 @@ def main() -> None:
     torch.set_float32_matmul_precision("high")
     arguments.out.mkdir(parents=True, exist_ok=True)
     stream = BatchStream(
-        seed=settings.seed, workers=arguments.workers, rows=settings.rows, length=settings.length, chunk=settings.chunk
+        seed=settings.seed,
+        workers=arguments.workers,
+        rows=settings.rows,
+        length=settings.length,
+        chunk=settings.chunk,
     )
     with stream:
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -104,7 +109,12 @@ def report(model: TinyModel, settings: Settings, losses: list[float], directory:
     (directory / "losses.json").write_text(json.dumps(kept), encoding="utf-8")
     scores, failures = evaluate(uncompiled(model), per_skill=per_skill)
     print(table(scores), flush=True)
-    document = {"settings": asdict(settings), "steps_done": len(losses), "per_skill": per_skill, "exact_percent": scores}
+    document = {
+        "settings": asdict(settings),
+        "steps_done": len(losses),
+        "per_skill": per_skill,
+        "exact_percent": scores,
+    }
     (directory / "eval.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     write_failures(failures, directory / "failures.json")
 

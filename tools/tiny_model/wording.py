@@ -5,7 +5,18 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-OPENERS = ("Hey, ", "Ok, ", "Hi! ", "Hello, ", "Quick question: ", "So, ", "Hi, ", "Next: ", "Now, ", "One more: ")
+OPENERS = (
+    "Hey, ",
+    "Ok, ",
+    "Hi! ",
+    "Hello, ",
+    "Quick question: ",
+    "So, ",
+    "Hi, ",
+    "Next: ",
+    "Now, ",
+    "One more: ",
+)
 CLOSERS = (" Thanks!", " Thank you.", " Please.", " Thanks", " thx")
 
 

@@ -9,19 +9,69 @@ from tools.tiny_model.wording import phrase
 
 PLACES = ("Ones", "Tens", "Hundreds", "Thousands")
 FORMS: dict[str, tuple[str, ...]] = {
-    "+": ("What is {a} + {b}?", "{a} + {b}", "{a}+{b}", "{a} + {b} = ?", "Compute {a} + {b}.", "What's {a} plus {b}?",
-          "Add {a} and {b}.", "Add {b} to {a}.", "How much is {a} plus {b}?", "Calculate {a} + {b}.",
-          "Find the sum of {a} and {b}.", "{a} plus {b} is what?", "Can you add {a} and {b}?", "What is {a}+{b}?",
-          "{a}+{b}=?", "Tell me {a} + {b}.", "Please add {a} and {b}."),
-    "-": ("What is {a} - {b}?", "{a} - {b}", "{a}-{b}", "{a} - {b} = ?", "Compute {a} - {b}.", "What's {a} minus {b}?",
-          "Subtract {b} from {a}.", "How much is {a} minus {b}?", "Calculate {a} - {b}.", "Take {b} away from {a}.",
-          "{a} minus {b} is what?", "Can you subtract {b} from {a}?", "What is {a}-{b}?", "{a}-{b}=?",
-          "Find the difference of {a} and {b}: {a} - {b}."),
-    "x": ("What is {a} x {b}?", "{a} x {b}", "{a} * {b}", "{a}*{b}", "Compute {a} * {b}.", "What's {a} times {b}?",
-          "Multiply {a} by {b}.", "How much is {a} times {b}?", "Calculate {a} x {b}.", "{a} times {b}",
-          "Find the product of {a} and {b}.", "What is {a} * {b}?", "Can you multiply {a} by {b}?", "{a} * {b} = ?"),
-    "/": ("What is {a} / {b}?", "{a} / {b}", "{a}/{b}", "Compute {a} / {b}.", "Divide {a} by {b}.",
-          "What's {a} divided by {b}?", "How much is {a} divided by {b}?", "Calculate {a} / {b}.", "{a} / {b} = ?"),
+    "+": (
+        "What is {a} + {b}?",
+        "{a} + {b}",
+        "{a}+{b}",
+        "{a} + {b} = ?",
+        "Compute {a} + {b}.",
+        "What's {a} plus {b}?",
+        "Add {a} and {b}.",
+        "Add {b} to {a}.",
+        "How much is {a} plus {b}?",
+        "Calculate {a} + {b}.",
+        "Find the sum of {a} and {b}.",
+        "{a} plus {b} is what?",
+        "Can you add {a} and {b}?",
+        "What is {a}+{b}?",
+        "{a}+{b}=?",
+        "Tell me {a} + {b}.",
+        "Please add {a} and {b}.",
+    ),
+    "-": (
+        "What is {a} - {b}?",
+        "{a} - {b}",
+        "{a}-{b}",
+        "{a} - {b} = ?",
+        "Compute {a} - {b}.",
+        "What's {a} minus {b}?",
+        "Subtract {b} from {a}.",
+        "How much is {a} minus {b}?",
+        "Calculate {a} - {b}.",
+        "Take {b} away from {a}.",
+        "{a} minus {b} is what?",
+        "Can you subtract {b} from {a}?",
+        "What is {a}-{b}?",
+        "{a}-{b}=?",
+        "Find the difference of {a} and {b}: {a} - {b}.",
+    ),
+    "x": (
+        "What is {a} x {b}?",
+        "{a} x {b}",
+        "{a} * {b}",
+        "{a}*{b}",
+        "Compute {a} * {b}.",
+        "What's {a} times {b}?",
+        "Multiply {a} by {b}.",
+        "How much is {a} times {b}?",
+        "Calculate {a} x {b}.",
+        "{a} times {b}",
+        "Find the product of {a} and {b}.",
+        "What is {a} * {b}?",
+        "Can you multiply {a} by {b}?",
+        "{a} * {b} = ?",
+    ),
+    "/": (
+        "What is {a} / {b}?",
+        "{a} / {b}",
+        "{a}/{b}",
+        "Compute {a} / {b}.",
+        "Divide {a} by {b}.",
+        "What's {a} divided by {b}?",
+        "How much is {a} divided by {b}?",
+        "Calculate {a} / {b}.",
+        "{a} / {b} = ?",
+    ),
 }
 NAMES = {"+": "an addition", "-": "a subtraction", "x": "a multiplication", "/": "a division"}
 TOO_HARD = "That is too hard for me. I can add and subtract numbers up to 999 and multiply small ones."
@@ -39,7 +89,10 @@ def arithmetic(rng: random.Random) -> Episode:
         if a < b and rng.random() < 0.7:
             a, b = b, a
     elif draw < 0.92:
-        operation, a, b = "x", *rng.choice(((rng.randint(0, 12), rng.randint(0, 12)), (rng.randint(11, 99), rng.randint(2, 9))))
+        operation, a, b = (
+            "x",
+            *rng.choice(((rng.randint(0, 12), rng.randint(0, 12)), (rng.randint(11, 99), rng.randint(2, 9)))),
+        )
         if rng.random() < 0.5:
             a, b = b, a
     else:
@@ -85,7 +138,9 @@ def add_steps(a: int, b: int) -> str:
 
 def subtract_steps(a: int, b: int) -> str:
     if a < b:
-        return f"{a} is less than {b}, so I find {b} - {a} and put a minus.\n{subtract_steps(b, a)}\nWith minus: {a - b}."
+        return (
+            f"{a} is less than {b}, so I find {b} - {a} and put a minus.\n{subtract_steps(b, a)}\nWith minus: {a - b}."
+        )
     lines, borrow = [], 0
     for place in range(len(str(a))):
         x, y = a // 10**place % 10, b // 10**place % 10
@@ -102,8 +157,10 @@ def multiply_steps(a: int, b: int) -> str:
         return f"From the times table: {a} x {b} = {a * b}."
     large, small = max(a, b), min(a, b)
     tens, ones = large // 10 * 10, large % 10
-    return (f"{large} = {tens} + {ones}.\n{tens} x {small} = {tens * small}.\n{ones} x {small} = {ones * small}.\n"
-            f"{add_steps(tens * small, ones * small)}")
+    return (
+        f"{large} = {tens} + {ones}.\n{tens} x {small} = {tens * small}.\n{ones} x {small} = {ones * small}.\n"
+        f"{add_steps(tens * small, ones * small)}"
+    )
 
 
 def divide_steps(a: int, b: int) -> str:

@@ -10,9 +10,35 @@ from tools.tiny_model.banks import COLOURS, JOBS, NAMES, THINGS, TOWNS
 from tools.tiny_model.episode import Episode, Exchange, single
 from tools.tiny_model.wording import a_or_an
 
-MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December")
+MONTHS = (
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+)
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-EVENTS = ("concert", "meeting", "party", "lesson", "match", "exam", "wedding", "lunch", "dinner", "show", "talk", "walk")
+EVENTS = (
+    "concert",
+    "meeting",
+    "party",
+    "lesson",
+    "match",
+    "exam",
+    "wedding",
+    "lunch",
+    "dinner",
+    "show",
+    "talk",
+    "walk",
+)
 Value = str | int
 
 
@@ -25,31 +51,83 @@ class Record:
 
 
 RECORDS = (
-    Record(("name", "age", "city"), (
-        "{name} is {age} years old and lives in {city}.", "My name is {name}, I am {age} and I come from {city}.",
-        "{name} ({age}) from {city} won the prize.", "In {city} I met {name}, who is {age}.")),
-    Record(("name", "job", "city"), (
-        "{name} works as {a_job} in {city}.", "{name}, {a_job} from {city}, called today.", "The new {job} in {city} is {name}.")),
-    Record(("name", "email", "phone"), (
-        "Contact {name} at {email} or {phone}.", "{name} can be reached by mail ({email}) and by phone ({phone}).",
-        "Name: {name}, mail: {email}, phone: {phone}.")),
-    Record(("product", "price", "colour"), (
-        "The {colour} {product} costs {price} euros.", "I bought {a_colour} {product} for {price} euros.",
-        "For sale: {product}, {colour}, {price} euros.")),
-    Record(("item", "quantity", "customer"), (
-        "{customer} ordered {quantity} of the item {item}.", "Order: {quantity} x {item} for {customer}.",
-        "Please send {quantity} pieces of {item} to {customer}.")),
-    Record(("event", "day", "city"), (
-        "The {event} is on {day} in {city}.", "On {day} there is {a_event} in {city}.", "{city} hosts the {event} this {day}.")),
-    Record(("name", "date"), (
-        "{name} was born on {date}.", "The birthday of {name} is {date}.", "{date} is the day {name} was born.")),
+    Record(
+        ("name", "age", "city"),
+        (
+            "{name} is {age} years old and lives in {city}.",
+            "My name is {name}, I am {age} and I come from {city}.",
+            "{name} ({age}) from {city} won the prize.",
+            "In {city} I met {name}, who is {age}.",
+        ),
+    ),
+    Record(
+        ("name", "job", "city"),
+        (
+            "{name} works as {a_job} in {city}.",
+            "{name}, {a_job} from {city}, called today.",
+            "The new {job} in {city} is {name}.",
+        ),
+    ),
+    Record(
+        ("name", "email", "phone"),
+        (
+            "Contact {name} at {email} or {phone}.",
+            "{name} can be reached by mail ({email}) and by phone ({phone}).",
+            "Name: {name}, mail: {email}, phone: {phone}.",
+        ),
+    ),
+    Record(
+        ("product", "price", "colour"),
+        (
+            "The {colour} {product} costs {price} euros.",
+            "I bought {a_colour} {product} for {price} euros.",
+            "For sale: {product}, {colour}, {price} euros.",
+        ),
+    ),
+    Record(
+        ("item", "quantity", "customer"),
+        (
+            "{customer} ordered {quantity} of the item {item}.",
+            "Order: {quantity} x {item} for {customer}.",
+            "Please send {quantity} pieces of {item} to {customer}.",
+        ),
+    ),
+    Record(
+        ("event", "day", "city"),
+        (
+            "The {event} is on {day} in {city}.",
+            "On {day} there is {a_event} in {city}.",
+            "{city} hosts the {event} this {day}.",
+        ),
+    ),
+    Record(
+        ("name", "date"),
+        (
+            "{name} was born on {date}.",
+            "The birthday of {name} is {date}.",
+            "{date} is the day {name} was born.",
+        ),
+    ),
 )
 FORMS = (
-    "Extract {keys} as JSON: ", "Give me {keys} as JSON from this text: ", "Return JSON with {keys}. Text: ", "Make JSON with the fields {keys}: ",
-    "Turn this into JSON with {keys}: ", "Write {keys} as a JSON object: ", "JSON with {keys} please: ", "Extract the fields {keys} and answer in JSON.\n\n",
-    "Read the text and output JSON with {keys}.\n", "I need {keys} in JSON format: ", "Find {keys} and reply with JSON only.\n\n",
+    "Extract {keys} as JSON: ",
+    "Give me {keys} as JSON from this text: ",
+    "Return JSON with {keys}. Text: ",
+    "Make JSON with the fields {keys}: ",
+    "Turn this into JSON with {keys}: ",
+    "Write {keys} as a JSON object: ",
+    "JSON with {keys} please: ",
+    "Extract the fields {keys} and answer in JSON.\n\n",
+    "Read the text and output JSON with {keys}.\n",
+    "I need {keys} in JSON format: ",
+    "Find {keys} and reply with JSON only.\n\n",
 )
-AFTER = ("\n\nExtract {keys} as JSON.", "\nGive me {keys} as JSON.", " Return {keys} as JSON.", "\n\nWrite JSON with {keys}.")
+AFTER = (
+    "\n\nExtract {keys} as JSON.",
+    "\nGive me {keys} as JSON.",
+    " Return {keys} as JSON.",
+    "\n\nWrite JSON with {keys}.",
+)
 
 
 def json_fields(rng: random.Random) -> Episode:
@@ -67,7 +145,11 @@ def json_fields(rng: random.Random) -> Episode:
         keys[rng.randrange(len(keys))] = extra
     wanted: dict[str, Value | None] = {key: values.get(key) for key in keys}
     joined = f"{', '.join(keys[:-1])} and {keys[-1]}" if rng.random() < 0.6 else ", ".join(keys)
-    user = loosen_form(rng, FORMS).format(keys=joined) + text if rng.random() < 0.75 else text + rng.choice(AFTER).format(keys=joined)
+    user = (
+        loosen_form(rng, FORMS).format(keys=joined) + text
+        if rng.random() < 0.75
+        else text + rng.choice(AFTER).format(keys=joined)
+    )
     found = [f"{key}: {'not in the text' if value is None else value}" for key, value in wanted.items()]
     answer = json.dumps(wanted)
     return single("json", Exchange(user, answer, f"I extract {', '.join(keys)}.", "\n".join(found)))
@@ -86,7 +168,7 @@ def draw_values(rng: random.Random, fields: tuple[str, ...]) -> dict[str, Value]
         "age": rng.randint(5, 95),
         "city": rng.choice(TOWNS),
         "job": rng.choice(JOBS),
-        "email": f"{rng.choice((name, rng.choice(NAMES))).lower()}{rng.choice(('', '.', '_'))}{rng.randint(1, 99)}@{rng.choice(('mail', 'post', 'work', 'home'))}.{rng.choice(('com', 'org', 'net'))}",
+        "email": email(rng, name),
         "phone": "-".join(str(rng.randint(100, 999)) for _ in range(rng.choice((2, 3)))),
         "product": rng.choice(THINGS),
         "item": rng.choice(THINGS),
@@ -98,3 +180,10 @@ def draw_values(rng: random.Random, fields: tuple[str, ...]) -> dict[str, Value]
         "date": f"{rng.randint(1, 28)} {rng.choice(MONTHS)} {rng.randint(1930, 2024)}",
     }
     return {field: everything[field] for field in fields}
+
+
+def email(rng: random.Random, name: str) -> str:
+    # Half the time a stranger's name, so that the address has to be copied.
+    owner = rng.choice((name, rng.choice(NAMES))).lower()
+    mark, number = rng.choice(("", ".", "_")), rng.randint(1, 99)
+    return f"{owner}{mark}{number}@{rng.choice(('mail', 'post', 'work', 'home'))}.{rng.choice(('com', 'org', 'net'))}"

@@ -9,31 +9,65 @@ from tools.tiny_model.episode import Episode, Exchange, single
 from tools.tiny_model.wording import listed, phrase
 
 ASCENDING = (
-    "Sort these numbers from smallest to largest: {items}", "Sort in ascending order: {items}", "sort {items}",
-    "Sort: {items}", "Put these numbers in order: {items}", "Order these from low to high: {items}",
-    "Arrange in increasing order: {items}", "Sort the numbers {items}", "Please sort {items}",
-    "Can you sort these numbers? {items}", "Sort this list: {items}", "Sort ascending: {items}",
+    "Sort these numbers from smallest to largest: {items}",
+    "Sort in ascending order: {items}",
+    "sort {items}",
+    "Sort: {items}",
+    "Put these numbers in order: {items}",
+    "Order these from low to high: {items}",
+    "Arrange in increasing order: {items}",
+    "Sort the numbers {items}",
+    "Please sort {items}",
+    "Can you sort these numbers? {items}",
+    "Sort this list: {items}",
+    "Sort ascending: {items}",
 )
 DESCENDING = (
-    "Sort these numbers from largest to smallest: {items}", "Sort in descending order: {items}",
-    "Order these from high to low: {items}", "Arrange in decreasing order: {items}", "Sort descending: {items}",
-    "Put these numbers in order, largest first: {items}", "Sort the list with the biggest first: {items}",
+    "Sort these numbers from largest to smallest: {items}",
+    "Sort in descending order: {items}",
+    "Order these from high to low: {items}",
+    "Arrange in decreasing order: {items}",
+    "Sort descending: {items}",
+    "Put these numbers in order, largest first: {items}",
+    "Sort the list with the biggest first: {items}",
 )
 ALPHABETICAL = (
-    "Sort these words alphabetically: {items}", "Sort in alphabetical order: {items}", "sort {items}",
-    "Put these words in alphabetical order: {items}", "Alphabetize: {items}", "Arrange from A to Z: {items}",
-    "Order these words from a to z: {items}", "Sort the words {items}", "Please sort alphabetically: {items}",
+    "Sort these words alphabetically: {items}",
+    "Sort in alphabetical order: {items}",
+    "sort {items}",
+    "Put these words in alphabetical order: {items}",
+    "Alphabetize: {items}",
+    "Arrange from A to Z: {items}",
+    "Order these words from a to z: {items}",
+    "Sort the words {items}",
+    "Please sort alphabetically: {items}",
     "Can you put these in alphabetical order? {items}",
 )
 REVERSED = (
-    "Reverse this list: {items}", "Reverse the order: {items}", "Write this list backwards: {items}",
-    "Give me the list in reverse order: {items}", "Reverse: {items}", "Put these in reverse order: {items}",
-    "List these from last to first: {items}", "Flip the order of {items}", "Can you reverse this list? {items}",
+    "Reverse this list: {items}",
+    "Reverse the order: {items}",
+    "Write this list backwards: {items}",
+    "Give me the list in reverse order: {items}",
+    "Reverse: {items}",
+    "Put these in reverse order: {items}",
+    "List these from last to first: {items}",
+    "Flip the order of {items}",
+    "Can you reverse this list? {items}",
 )
-LARGEST = ("Which number is the largest? {items}", "What is the biggest of {items}", "Find the maximum: {items}",
-           "Largest number: {items}", "Pick the largest: {items}")
-SMALLEST = ("Which number is the smallest? {items}", "What is the lowest of {items}", "Find the minimum: {items}",
-            "Smallest number: {items}", "Pick the smallest: {items}")
+LARGEST = (
+    "Which number is the largest? {items}",
+    "What is the biggest of {items}",
+    "Find the maximum: {items}",
+    "Largest number: {items}",
+    "Pick the largest: {items}",
+)
+SMALLEST = (
+    "Which number is the smallest? {items}",
+    "What is the lowest of {items}",
+    "Find the minimum: {items}",
+    "Smallest number: {items}",
+    "Pick the smallest: {items}",
+)
 SEPARATORS = (", ", ", ", ", ", " ", ",", "; ")
 
 

@@ -26,20 +26,88 @@ class Topic:
 
 
 TOPICS = (
-    Topic("name", NAMES, ("My name is {v}.", "I am called {v}.", "I'm {v}.", "People call me {v}.", "You can call me {v}."),
-          ("What is my name?", "What's my name?", "Do you remember my name?", "What am I called?", "Tell me my name.", "Who am I?")),
-    Topic("favourite colour", COLOURS, ("My favourite colour is {v}.", "I like the colour {v} most.", "The colour I love is {v}.", "My favorite color is {v}."),
-          ("What is my favourite colour?", "Which colour do I like most?", "What colour do I love?", "What's my favorite color?", "Do you remember my favourite colour?")),
-    Topic("city", TOWNS, ("I live in {v}.", "My city is {v}.", "I come from {v}.", "My home is in {v}."),
-          ("Where do I live?", "Which city do I live in?", "What is my city?", "What city am I from?", "Do you remember where I live?")),
-    Topic("lucky number", tuple(map(str, range(2, 1000))), ("My lucky number is {v}.", "Remember the number {v}.", "The number to remember is {v}.", "{v} is my lucky number."),
-          ("What is my lucky number?", "Which number did I tell you?", "What number should you remember?", "What's my number?", "Do you remember my lucky number?")),
-    Topic("job", tuple(a_or_an(job) for job in JOBS), ("I work as {v}.", "I am {v}.", "My job is {v}.", "For work I am {v}."),
-          ("What is my job?", "What do I do for work?", "What's my job?", "Do you remember my job?")),
-    Topic("pet", tuple(a_or_an(pet) for pet in PETS), ("I have {v}.", "My pet is {v}.", "At home I have {v}."),
-          ("What is my pet?", "Which pet do I have?", "What pet do I have?", "Do you remember my pet?")),
-    Topic("favourite food", FOODS, ("My favourite food is {v}.", "I love to eat {v}.", "The food I like most is {v}."),
-          ("What is my favourite food?", "What do I like to eat?", "Which food do I like most?", "Do you remember my favourite food?")),
+    Topic(
+        "name",
+        NAMES,
+        ("My name is {v}.", "I am called {v}.", "I'm {v}.", "People call me {v}.", "You can call me {v}."),
+        (
+            "What is my name?",
+            "What's my name?",
+            "Do you remember my name?",
+            "What am I called?",
+            "Tell me my name.",
+            "Who am I?",
+        ),
+    ),
+    Topic(
+        "favourite colour",
+        COLOURS,
+        (
+            "My favourite colour is {v}.",
+            "I like the colour {v} most.",
+            "The colour I love is {v}.",
+            "My favorite color is {v}.",
+        ),
+        (
+            "What is my favourite colour?",
+            "Which colour do I like most?",
+            "What colour do I love?",
+            "What's my favorite color?",
+            "Do you remember my favourite colour?",
+        ),
+    ),
+    Topic(
+        "city",
+        TOWNS,
+        ("I live in {v}.", "My city is {v}.", "I come from {v}.", "My home is in {v}."),
+        (
+            "Where do I live?",
+            "Which city do I live in?",
+            "What is my city?",
+            "What city am I from?",
+            "Do you remember where I live?",
+        ),
+    ),
+    Topic(
+        "lucky number",
+        tuple(map(str, range(2, 1000))),
+        (
+            "My lucky number is {v}.",
+            "Remember the number {v}.",
+            "The number to remember is {v}.",
+            "{v} is my lucky number.",
+        ),
+        (
+            "What is my lucky number?",
+            "Which number did I tell you?",
+            "What number should you remember?",
+            "What's my number?",
+            "Do you remember my lucky number?",
+        ),
+    ),
+    Topic(
+        "job",
+        tuple(a_or_an(job) for job in JOBS),
+        ("I work as {v}.", "I am {v}.", "My job is {v}.", "For work I am {v}."),
+        ("What is my job?", "What do I do for work?", "What's my job?", "Do you remember my job?"),
+    ),
+    Topic(
+        "pet",
+        tuple(a_or_an(pet) for pet in PETS),
+        ("I have {v}.", "My pet is {v}.", "At home I have {v}."),
+        ("What is my pet?", "Which pet do I have?", "What pet do I have?", "Do you remember my pet?"),
+    ),
+    Topic(
+        "favourite food",
+        FOODS,
+        ("My favourite food is {v}.", "I love to eat {v}.", "The food I like most is {v}."),
+        (
+            "What is my favourite food?",
+            "What do I like to eat?",
+            "Which food do I like most?",
+            "Do you remember my favourite food?",
+        ),
+    ),
 )
 
 
@@ -50,7 +118,10 @@ def recall(rng: random.Random) -> Episode:
     known: dict[str, str] = {}
     turns: list[Exchange] = []
     while topics:
-        together, topics = topics[: rng.choice((1, 1, 2))], topics[2 if len(topics) == 2 and rng.random() < 0.3 else 1 :]
+        together, topics = (
+            topics[: rng.choice((1, 1, 2))],
+            topics[2 if len(topics) == 2 and rng.random() < 0.3 else 1 :],
+        )
         together = [topic for topic in together if topic.key not in known]
         if together:
             turns.append(statement(rng, together, known))
@@ -85,7 +156,12 @@ def change(rng: random.Random, topic: Topic, known: dict[str, str]) -> Exchange:
     known[topic.key] = rng.choice([value for value in topic.values if value != known[topic.key]])
     text = rng.choice(("Sorry, that was wrong. ", "Correction: ", "That has changed. ", "I made a mistake. "))
     fact = topic.told(known[topic.key])
-    return Exchange(text + rng.choice(topic.statements).format(v=known[topic.key]), f"Noted. {fact}", "The user corrects something.", fact)
+    return Exchange(
+        text + rng.choice(topic.statements).format(v=known[topic.key]),
+        f"Noted. {fact}",
+        "The user corrects something.",
+        fact,
+    )
 
 
 def distraction(rng: random.Random) -> Exchange:

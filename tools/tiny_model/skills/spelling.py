@@ -10,23 +10,49 @@ from tools.tiny_model.episode import Episode, Exchange, single
 from tools.tiny_model.wording import phrase
 
 SPELL = (
-    "Spell {w}.", "Spell the word {w}.", "How do you spell {w}?", "Spell {w} letter by letter.", "Can you spell {w}?",
-    "Write {w} letter by letter.", "Please spell {w}.", "Spell out {w}.", "How is {w} spelled?",
-    "Give me the letters of {w}.", "spell \"{w}\"", "What are the letters in {w}?",
+    "Spell {w}.",
+    "Spell the word {w}.",
+    "How do you spell {w}?",
+    "Spell {w} letter by letter.",
+    "Can you spell {w}?",
+    "Write {w} letter by letter.",
+    "Please spell {w}.",
+    "Spell out {w}.",
+    "How is {w} spelled?",
+    "Give me the letters of {w}.",
+    'spell "{w}"',
+    "What are the letters in {w}?",
 )
 BACKWARDS = (
-    "Write {w} backwards.", "Reverse the word {w}.", "Spell {w} backwards.", "What is {w} backwards?",
-    "Write the word {w} in reverse.", "Reverse the letters of {w}.", "Can you write {w} backwards?",
-    "What do you get if you reverse {w}?", "{w} backwards", "Turn the word {w} around.",
+    "Write {w} backwards.",
+    "Reverse the word {w}.",
+    "Spell {w} backwards.",
+    "What is {w} backwards?",
+    "Write the word {w} in reverse.",
+    "Reverse the letters of {w}.",
+    "Can you write {w} backwards?",
+    "What do you get if you reverse {w}?",
+    "{w} backwards",
+    "Turn the word {w} around.",
 )
 LENGTH = (
-    "How many letters are in {w}?", "How many letters does {w} have?", "Count the letters in {w}.", "How long is the word {w}?",
-    "What is the number of letters in {w}?", "How many letters are there in the word {w}?", "Tell me the length of {w}.",
+    "How many letters are in {w}?",
+    "How many letters does {w} have?",
+    "Count the letters in {w}.",
+    "How long is the word {w}?",
+    "What is the number of letters in {w}?",
+    "How many letters are there in the word {w}?",
+    "Tell me the length of {w}.",
 )
 COUNT = (
-    "How many {c}'s are in {w}?", "How many times does {c} appear in {w}?", "Count the letter {c} in {w}.",
-    "How often does the letter {c} occur in {w}?", "How many times is {c} in the word {w}?", "How many {c} are in {w}?",
-    "In the word {w}, how many {c}'s are there?", "Count how many {c} there are in {w}.",
+    "How many {c}'s are in {w}?",
+    "How many times does {c} appear in {w}?",
+    "Count the letter {c} in {w}.",
+    "How often does the letter {c} occur in {w}?",
+    "How many times is {c} in the word {w}?",
+    "How many {c} are in {w}?",
+    "In the word {w}, how many {c}'s are there?",
+    "Count how many {c} there are in {w}.",
 )
 
 
@@ -46,7 +72,12 @@ def invented_word(rng: random.Random) -> str:
 
 
 def spell(rng: random.Random, word: str) -> Exchange:
-    return Exchange(phrase(rng, SPELL, w=word), "-".join(word), f"I spell {word}.", f"{word} has the letters {' '.join(word)}.")
+    return Exchange(
+        phrase(rng, SPELL, w=word),
+        "-".join(word),
+        f"I spell {word}.",
+        f"{word} has the letters {' '.join(word)}.",
+    )
 
 
 def backwards(rng: random.Random, word: str) -> Exchange:
@@ -57,7 +88,10 @@ def backwards(rng: random.Random, word: str) -> Exchange:
 def length(rng: random.Random, word: str) -> Exchange:
     steps = " ".join(f"{letter} {place}" for place, letter in enumerate(word, start=1))
     return Exchange(
-        phrase(rng, LENGTH, w=word), f"{word} has {len(word)} letters.", f"I count the letters of {word}.", f"{steps}. Total {len(word)}."
+        phrase(rng, LENGTH, w=word),
+        f"{word} has {len(word)} letters.",
+        f"I count the letters of {word}.",
+        f"{steps}. Total {len(word)}.",
     )
 
 

@@ -15,19 +15,67 @@ from tools.tiny_model.wording import a_or_an, loosen
 
 Rewrite = Callable[[str], str]
 LEADS = ("", "", "", "You are a helpful assistant. ", "You are ninfer-tiny. ", "Important: ", "Rule: ")
-UPPER = ("Answer in upper case.", "Write everything in capital letters.", "Use only capital letters.", "Reply in all caps.", "Always answer in uppercase letters.")
-LOWER = ("Answer in lower case.", "Write everything in small letters.", "Use only lowercase letters.", "Never use capital letters.")
-ENDING = ("End every answer with the word {w}.", "Your last word must be {w}.", "Finish each reply with the word {w}.", "Always end with {w}.")
-OPENING = ("Start every answer with the word {w}.", "Your first word must be {w}.", "Begin each reply with the word {w}.", "Always start with {w}.")
-ONE_WORD = ("Answer with one word.", "Reply with a single word only.", "Use only one word in your answer.", "One-word answers only.", "Answer in exactly one word.")
+UPPER = (
+    "Answer in upper case.",
+    "Write everything in capital letters.",
+    "Use only capital letters.",
+    "Reply in all caps.",
+    "Always answer in uppercase letters.",
+)
+LOWER = (
+    "Answer in lower case.",
+    "Write everything in small letters.",
+    "Use only lowercase letters.",
+    "Never use capital letters.",
+)
+ENDING = (
+    "End every answer with the word {w}.",
+    "Your last word must be {w}.",
+    "Finish each reply with the word {w}.",
+    "Always end with {w}.",
+)
+OPENING = (
+    "Start every answer with the word {w}.",
+    "Your first word must be {w}.",
+    "Begin each reply with the word {w}.",
+    "Always start with {w}.",
+)
+ONE_WORD = (
+    "Answer with one word.",
+    "Reply with a single word only.",
+    "Use only one word in your answer.",
+    "One-word answers only.",
+    "Answer in exactly one word.",
+)
 TWICE = ("Say everything twice.", "Repeat every answer.", "Give each answer two times.")
 ROLES = (
-    "a pirate", "a wizard", "a robot", "a dragon", "a knight", "a ghost", "a detective", "an astronaut", "a clown", "a king", "a queen",
-    "an old sailor", "a friendly giant", "a time traveller", "a talking parrot", "a clever fox", "a space captain", "a quiet monk",
+    "a pirate",
+    "a wizard",
+    "a robot",
+    "a dragon",
+    "a knight",
+    "a ghost",
+    "a detective",
+    "an astronaut",
+    "a clown",
+    "a king",
+    "a queen",
+    "an old sailor",
+    "a friendly giant",
+    "a time traveller",
+    "a talking parrot",
+    "a clever fox",
+    "a space captain",
+    "a quiet monk",
     *(a_or_an(job) for job in JOBS),
 )
-CHARACTER = ("You are {name}, {role}.", "Play the role of {name}, {role}.", "Speak as {name}, {role}.", "Pretend to be {name}, {role}.",
-             "Your name is {name} and you are {role}.")
+CHARACTER = (
+    "You are {name}, {role}.",
+    "Play the role of {name}, {role}.",
+    "Speak as {name}, {role}.",
+    "Pretend to be {name}, {role}.",
+    "Your name is {name} and you are {role}.",
+)
 ASK_CHARACTER = ABOUT[0][2]
 
 
@@ -39,7 +87,11 @@ def system(rng: random.Random) -> Episode:
     if draw < 0.45:
         return Episode("system", tuple(one_word(rng) for _ in range(turns)), rng.choice(LEADS) + rng.choice(ONE_WORD))
     rule, rewrite = styles(rng)
-    return Episode("system", tuple(restyled(plain_exchange(rng), rule, rewrite) for _ in range(turns)), rng.choice(LEADS) + rule)
+    return Episode(
+        "system",
+        tuple(restyled(plain_exchange(rng), rule, rewrite) for _ in range(turns)),
+        rng.choice(LEADS) + rule,
+    )
 
 
 def styles(rng: random.Random) -> tuple[str, Rewrite]:
@@ -105,7 +157,12 @@ def in_character(rng: random.Random, turns: int) -> Episode:
 def character_turn(rng: random.Random, name: str, role: str) -> Exchange:
     draw = rng.random()
     if draw < 0.55:
-        return Exchange(loosen(rng, rng.choice(ASK_CHARACTER)), f"I am {name}, {role}.", "The user asks about me.", f"I play {name}, {role}.")
+        return Exchange(
+            loosen(rng, rng.choice(ASK_CHARACTER)),
+            f"I am {name}, {role}.",
+            "The user asks about me.",
+            f"I play {name}, {role}.",
+        )
     if draw < 0.75:
         hello = varied(rng, rng.choice(HELLOS)) + rng.choice(("", "!", "."))
         return Exchange(hello, f"Hello, I am {name}. {OFFER}", "The user greets me.", f"I play {name}, {role}.")

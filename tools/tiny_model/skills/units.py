@@ -34,10 +34,22 @@ CONVERSIONS = (
     Conversion(("years",), ("months",), 12, 20),
 )
 FORMS = (
-    "Convert {n} {a} to {b}.", "How many {b} are {n} {a}?", "What is {n} {a} in {b}?", "{n} {a} in {b}",
-    "{n} {a} to {b}", "How many {b} are there in {n} {a}?", "Express {n} {a} in {b}.", "Change {n} {a} into {b}.",
-    "{n} {a} is how many {b}?", "{n} {a} = ? {b}", "Please convert {n} {a} into {b}.", "I have {n} {a}. How many {b} is that?",
-    "How much is {n} {a} in {b}?", "Give me {n} {a} in {b}.", "What's {n} {a} in {b}?", "Turn {n} {a} into {b}.",
+    "Convert {n} {a} to {b}.",
+    "How many {b} are {n} {a}?",
+    "What is {n} {a} in {b}?",
+    "{n} {a} in {b}",
+    "{n} {a} to {b}",
+    "How many {b} are there in {n} {a}?",
+    "Express {n} {a} in {b}.",
+    "Change {n} {a} into {b}.",
+    "{n} {a} is how many {b}?",
+    "{n} {a} = ? {b}",
+    "Please convert {n} {a} into {b}.",
+    "I have {n} {a}. How many {b} is that?",
+    "How much is {n} {a} in {b}?",
+    "Give me {n} {a} in {b}.",
+    "What's {n} {a} in {b}?",
+    "Turn {n} {a} into {b}.",
 )
 
 
@@ -65,7 +77,7 @@ def quantity(rng: random.Random, conversion: Conversion) -> Decimal:
     if conversion.factor % 10 or conversion.factor == 60 or rng.random() < 0.4:
         return whole
     digits = rng.choice((1, 1, 2)) if conversion.factor >= 100 else 1
-    return Decimal(rng.randint(1, conversion.most * 10**digits)) / 10**digits
+    return Decimal(rng.randint(1, conversion.most * 10**digits)) / Decimal(10) ** digits
 
 
 def measure(amount: Decimal, unit: str) -> str:

@@ -1,0 +1,79 @@
+"""The dialogue generator: same seed, same items; held-out prompts stay held out; every skill can be answered."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import asdict
+
+import pytest
+
+from tools.tiny_model.episode import Skill
+from tools.tiny_model.generate import MODES, Item, Mode, training_items
+from tools.tiny_model.heldout import held_out_items
+from tools.tiny_model.skills import SKILLS
+from tools.tiny_model.skills.arithmetic import add_steps, subtract_steps
+
+
+def spoken(item: Item) -> list[str]:
+    return [message["content"] for message in item.messages if message["role"] == "user"]
+
+
+def test_same_seed_gives_the_same_items() -> None:
+    first, second = ([asdict(item) for item in training_items(7, 60)] for _ in range(2))
+    assert first == second
+    assert first != [asdict(item) for item in training_items(8, 60)]
+
+
+def test_training_holds_no_held_out_prompt() -> None:
+    # Followed here by prompt and system text, the strictest reading that still allows "hi" under any system text.
+    held_out = {spoken(item)[-1] for item in held_out_items(40, "xhigh") if item.skill not in ("system", "recall")}
+    seen = {text for item in training_items(3, 4000) if item.skill != "system" for text in spoken(item)}
+    assert not held_out & seen
+
+
+@pytest.mark.parametrize(("name", "make"), [(name, make) for name, make, _ in SKILLS])
+def test_the_split_follows_the_episode(name: str, make: Skill) -> None:
+    rng = random.Random(1)
+    episodes = [make(rng) for _ in range(400)]
+    assert {episode.skill for episode in episodes} == {name}
+    share = sum(episode.held_out for episode in episodes) / len(episodes)
+    assert 0.01 < share < 0.15
+    assert not any(episode.held_out for episode in episodes if not episode.graded)
+
+
+def test_held_out_prompts_are_distinct_and_the_same_in_every_mode() -> None:
+    by_mode = {mode: list(held_out_items(12, mode)) for mode in MODES}
+    for items in by_mode.values():
+        assert [item.expected for item in items] == [item.expected for item in by_mode["off"]]
+        assert [spoken(item)[-1] for item in items] == [spoken(item)[-1] for item in by_mode["off"]]
+    assert len(by_mode["off"]) == 12 * len(SKILLS)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_skill_has_an_answer_in_every_mode(mode: Mode) -> None:
+    for item in held_out_items(8, mode):
+        assert item.expected == item.expected.strip() != ""
+        assert bool(item.reasoning) == (mode != "off")
+        assert item.messages[-1]["role"] == "user"
+        assert (item.options.get("enable_thinking") is False) == (mode == "off")
+
+
+def test_one_prompt_has_one_answer() -> None:
+    answers: dict[str, str] = {}
+    for item in training_items(5, 3000):
+        if len(item.messages) == 1:
+            assert answers.setdefault(item.messages[0]["content"], item.expected) == item.expected
+
+
+def test_json_answers_parse() -> None:
+    items = [item for item in held_out_items(30, "off") if item.skill == "json"]
+    assert all(isinstance(json.loads(item.expected), dict) for item in items)
+
+
+@pytest.mark.parametrize(("a", "b"), [(0, 0), (9, 1), (999, 999), (100, 1), (305, 98), (7, 430)])
+def test_sums_are_worked_correctly(a: int, b: int) -> None:
+    assert add_steps(a, b).endswith(f"Result: {a + b}.")
+    steps = subtract_steps(a, b)
+    digits = [line.split("write ")[1][0] for line in steps.splitlines() if "write" in line]
+    assert int("".join(reversed(digits))) == abs(a - b)
