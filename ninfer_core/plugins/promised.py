@@ -15,7 +15,6 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
 
 
 PROMISES: tuple[Promise, ...] = (
-    Promise(kind="protocol", name="openai-responses", package="ninfer-protocols", summary="OpenAI Responses"),
     Promise(kind="kv", name="int8", package="ninfer-kvformats", summary="int8 keys and values"),
     Promise(kind="kv", name="fp8", package="ninfer-kvformats", summary="e4m3 keys and values"),
     Promise(kind="kv", name="nvfp4", package="ninfer-kvformats", summary="e2m1 keys and values in blocks of 16"),

@@ -45,7 +45,6 @@ def test_defaults(registry: PluginRegistry, toy: Any) -> None:
         ({"spec": "mtp"}, "not_built_yet", "mtp"),
         ({"spec": "dflash2"}, "not_built_yet", "dflash2"),
         ({"spec": "dlfash3"}, "plugin_unknown", "dlfash3"),
-        ({"protocols": ("openai-responses",)}, "not_built_yet", "openai-responses"),
         ({"protocols": ("tolk",)}, "plugin_unknown", "did you mean 'talk'?"),
         ({"family": "toi"}, "plugin_unknown", "did you mean 'toy'?"),
     ],

@@ -19,6 +19,11 @@ class TestOpenAIChat(ManifestConformance):
     plugin = "openai-chat@ninfer-protocols"
 
 
+class TestOpenAIResponses(ManifestConformance):
+    kind = "protocol"
+    plugin = "openai-responses@ninfer-protocols"
+
+
 class TestQwenHybrid(ManifestConformance):
     kind = "family"
     plugin = "qwen-hybrid@ninfer-models"

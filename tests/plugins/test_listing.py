@@ -94,7 +94,6 @@ def test_a_name_of_two_packages_is_listed_twice_with_how_to_choose(
 @pytest.mark.contract("OPT-22", "OPT-23", "OPT-28")
 def test_the_promises_are_the_names_of_the_contract() -> None:
     assert {(promise.kind, promise.name) for promise in PROMISES} == {
-        ("protocol", "openai-responses"),
         *(("kv", name) for name in ("int8", "fp8", "nvfp4", "k8v4")),
         *(("spec", name) for name in ("mtp", "dflash", "dflash2")),
         *(("media", name) for name in ("image", "video")),

@@ -15,9 +15,8 @@ _LONGEST_URL = 8192
 
 def checked_source(source: object, where: str) -> str:
     """An http(s) URL or a base64 data URI (contract MEDIA-1). Raises RequestError `invalid_media`."""
-    if isinstance(source, str):
-        if _DATA_HEADER.match(source[:_LONGEST_DATA_HEADER]) or _is_web_address(source):
-            return source
+    if isinstance(source, str) and (_DATA_HEADER.match(source[:_LONGEST_DATA_HEADER]) or _is_web_address(source)):
+        return source
     raise invalid_value(where, "must be an http(s) URL or a data URI with base64", code="invalid_media")
 
 
