@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.cli.options import ServeCommand, serve_options
+from ninfer_core.engine.scripted.script import read_script
 from ninfer_core.plan.options import ServeOptions
 from ninfer_core.plan.pins import resolve_pinned
 from ninfer_core.plan.prepare import prepare
@@ -26,7 +29,9 @@ def serve(options: ServeOptions) -> None:
     from ninfer_core.serving.lifecycle import PhaseClock, run_server
     from ninfer_core.serving.process_link import ProcessLink
     from ninfer_core.serving.protocols import build_protocols
+    from ninfer_core.serving.sampling import ScriptedSampling
 
+    script = None if options.scripted is None else read_script(Path(options.scripted))
     log = create_log(options.log_level)
     clock = PhaseClock(log)
     registry = PluginRegistry.discover()
@@ -35,15 +40,20 @@ def serve(options: ServeOptions) -> None:
         protocols = resolve_pinned(prepared.plan, registry, ("protocol",))["protocol"]
     for note in prepared.notes:
         log.info("note", text=note)
+    if script is not None:
+        log.warning("scripted", file=options.scripted, answers=len(script.answers))
     _log_plan(log, prepared.plan)
     run_server(
         prepared.plan,
         prepared.settings,
         frontend=prepared.resolution.frontend,
-        link=ProcessLink(prepared.plan, prepared.artifact.header.source, log=log, log_level=options.log_level),
+        link=ProcessLink(
+            prepared.plan, prepared.artifact.header.source, log=log, log_level=options.log_level, script=script
+        ),
         protocols=lambda context: build_protocols(protocols, context),
         clock=clock,
         log=log,
+        sampling=None if script is None else ScriptedSampling(prepared.plan, script),
     )
 
 

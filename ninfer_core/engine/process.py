@@ -24,6 +24,7 @@ from ninfer_core.artifact import open_artifact
 from ninfer_core.engine.inline import InlineEngine, OnPhase
 from ninfer_core.engine.messages import EngineMessage, Fatal, PhaseDone, Shutdown
 from ninfer_core.engine.program import Program
+from ninfer_core.engine.scripted.program import scripted_engine
 from ninfer_core.engine.wire import (
     BlockingReader,
     EngineStart,
@@ -107,6 +108,9 @@ def build_engine(start: EngineStart, publisher: Publisher, log: Log) -> InlineEn
     if (header.identity, geometry) != (plan.identity, plan.geometry):
         raise StartFailed(f"{plan.source} has changed since the plan was made; start again")
     frontend: Frontend = family.hook.ninfer_family_frontend(header=header)
+    if start.script is not None:
+        scripted, program = scripted_engine(plan, frontend, family.hook.ninfer_family_output_format(), start.script)
+        return InlineEngine(plan, scripted, lambda on_phase: program, publisher.publish, log)
 
     def build(on_phase: OnPhase) -> Program:
         from ninfer_core.program.build import build_program, device_of

@@ -15,6 +15,7 @@ import msgspec
 from ninfer_core.api.errors import NinferError
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.engine.messages import EngineMessage, FrontMessage
+from ninfer_core.engine.scripted.script import Script
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 """Far above the largest honest message: a Submit of a million token ids is 5 MB, a plan some 10 kB."""
@@ -32,11 +33,12 @@ class FrameInvalid(NinferError):
 
 class EngineStart(msgspec.Struct, frozen=True, kw_only=True, tag="start"):
     """The first frame to a new engine process. `source` is the artifact as `open_artifact` takes it, `log_level`
-    a word of `telemetry.LEVELS`."""
+    a word of `telemetry.LEVELS`. With a `script` no model is loaded, and answers are those of the script."""
 
     plan: ExecutionPlan
     source: str | None
     log_level: str = "info"
+    script: Script | None = None
 
 
 def encode_frame(message: FrontMessage | EngineMessage | EngineStart) -> bytes:

@@ -58,6 +58,18 @@ class FrontOptions(msgspec.Struct, frozen=True, kw_only=True):
             metavar="NAME,...",
         ),
     ] = None
+    scripted: Annotated[
+        str | None,
+        text(
+            "server",
+            "",
+            "File of answers to serve instead of a model's, through everything but the model (docs/scripted.md).",
+            kind="path",
+            default="off",
+            example='"answers.json"',
+            metavar="FILE",
+        ),
+    ] = None
     compat: Annotated[
         tuple[str, ...] | None,
         text(

@@ -17,6 +17,7 @@ from ninfer_core.plan.settings import ServerSettings
 from ninfer_core.serving.app import create_app
 from ninfer_core.serving.engine_link import EngineLink
 from ninfer_core.serving.listening import listening_socket
+from ninfer_core.serving.sampling import SamplingSource
 from ninfer_core.serving.server import HTTPServer
 from ninfer_core.serving.service import EngineService
 from ninfer_core.telemetry import Log
@@ -59,10 +60,11 @@ def run_server(
     protocols: BuildProtocols,
     clock: PhaseClock,
     log: Log,
+    sampling: SamplingSource | None = None,
 ) -> None:
     """Serve until a signal. Raises StartupError before the ready line; after it, only a signal ends the server."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(plan, settings, frontend, link, protocols, clock, log))
+        runner.run(_serve(plan, settings, frontend, link, protocols, clock, log, sampling))
 
 
 async def _serve(
@@ -73,13 +75,14 @@ async def _serve(
     protocols: BuildProtocols,
     clock: PhaseClock,
     log: Log,
+    sampling: SamplingSource | None,
 ) -> None:
     # First of all, so that a port in use is found before a model is loaded for nothing.
     with listening_socket(settings.host, settings.port) as listener:
         url = _url(settings.host, listener.getsockname()[1])
         try:
             await link.start(clock.done)
-            service = EngineService(plan, frontend, link, settings.model_id, log)
+            service = EngineService(plan, frontend, link, settings.model_id, log, sampling=sampling)
             app = create_app(
                 service.model,
                 protocols(_context(plan, settings, service)),

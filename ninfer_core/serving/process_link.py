@@ -16,6 +16,7 @@ from collections.abc import Callable
 from ninfer_core.api.errors import StartFailed
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.engine.messages import Cancel, EngineMessage, FrontMessage, Shutdown, Submit
+from ninfer_core.engine.scripted.script import Script
 from ninfer_core.engine.wire import AsyncReader, EngineStart, FrameInvalid, encode_frame, engine_decoder
 from ninfer_core.serving.engine_link import LinkState, OnPhase, start_step
 from ninfer_core.serving.request_events import RequestEvents
@@ -31,8 +32,10 @@ STOP_SECONDS = 10.0
 class ProcessLink:
     """EngineLink over `python -m ninfer_core.engine.process`."""
 
-    def __init__(self, plan: ExecutionPlan, source: str | None, *, log: Log, log_level: str) -> None:
-        self._start = EngineStart(plan=plan, source=source, log_level=log_level)
+    def __init__(
+        self, plan: ExecutionPlan, source: str | None, *, log: Log, log_level: str, script: Script | None = None
+    ) -> None:
+        self._start = EngineStart(plan=plan, source=source, log_level=log_level, script=script)
         self._state = LinkState(plan.digest, log)
         self._process: subprocess.Popen[bytes] | None = None
         self._writer: asyncio.StreamWriter | None = None

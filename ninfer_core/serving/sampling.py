@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import secrets
+from typing import Protocol
 
+import msgspec
+
+from ninfer_core.api.frontend import PreparedPrompt
 from ninfer_core.api.plan import ExecutionPlan
-from ninfer_core.api.request import SamplingOptions
+from ninfer_core.api.request import GenerationRequest, SamplingOptions
 from ninfer_core.engine.messages import Sampling
+from ninfer_core.engine.scripted.answers import AnswerChooser, answer_seed
+from ninfer_core.engine.scripted.script import Script
 
 TOP_K_CAP = 20
 """The sampler looks at no more tokens than this; `top_k` 0 asks for it (contract CHAT-10)."""
@@ -33,6 +39,34 @@ def resolve_sampling(plan: ExecutionPlan, request: SamplingOptions, *, thinking:
         frequency_penalty=_number("frequency_penalty", sources),
         seed=seeds[0] if seeds else secrets.randbits(63),
     )
+
+
+class SamplingSource(Protocol):
+    """The sampler settings of one prepared request. Raises a RequestError."""
+
+    def __call__(self, request: GenerationRequest, prompt: PreparedPrompt) -> Sampling: ...
+
+
+class PlanSampling:
+    """As the request and the plan say."""
+
+    def __init__(self, plan: ExecutionPlan) -> None:
+        self._plan = plan
+
+    def __call__(self, request: GenerationRequest, prompt: PreparedPrompt) -> Sampling:
+        return resolve_sampling(self._plan, request.sampling, thinking=bool(prompt.resolved.enable_thinking))
+
+
+class ScriptedSampling:
+    """The same with the seed of the answer that the script has for the request."""
+
+    def __init__(self, plan: ExecutionPlan, script: Script) -> None:
+        self._sampling = PlanSampling(plan)
+        self._chooser = AnswerChooser(script)
+
+    def __call__(self, request: GenerationRequest, prompt: PreparedPrompt) -> Sampling:
+        seed = answer_seed(self._chooser.choose(request), prompt.initial_channel)
+        return msgspec.structs.replace(self._sampling(request, prompt), seed=seed)
 
 
 def _number(name: str, sources: tuple[SamplingOptions, ...]) -> float:

@@ -24,14 +24,23 @@ from ninfer_core.serving.output_stage import OutputStage
 from ninfer_core.serving.places import Place, Places
 from ninfer_core.serving.preparation import Preparation
 from ninfer_core.serving.request_events import RequestEvents
-from ninfer_core.serving.sampling import resolve_sampling
+from ninfer_core.serving.sampling import PlanSampling, SamplingSource
 from ninfer_core.telemetry import Log
 
 
 class EngineService:
     """GenerationService over an engine link. Belongs to one event loop."""
 
-    def __init__(self, plan: ExecutionPlan, frontend: Frontend, link: EngineLink, model_id: str, log: Log) -> None:
+    def __init__(
+        self,
+        plan: ExecutionPlan,
+        frontend: Frontend,
+        link: EngineLink,
+        model_id: str,
+        log: Log,
+        *,
+        sampling: SamplingSource | None = None,
+    ) -> None:
         self.model = ServedModel(
             model_id=model_id,
             max_context=plan.capacities.max_context,
@@ -42,6 +51,7 @@ class EngineService:
         self._link = link
         self._log = log
         self._frontend = frontend
+        self._sampling = sampling or PlanSampling(plan)
         self._preparation = Preparation(frontend, plan.thinking)
         self._places = Places(plan.capacities.max_concurrency + plan.capacities.max_pending_requests)
         self._counting = Places(self._places.capacity)
@@ -146,7 +156,7 @@ class EngineService:
             request_id=request_id,
             token_ids=prompt.token_ids,
             initial_channel=prompt.initial_channel,
-            sampling=resolve_sampling(self._plan, request.sampling, thinking=bool(prompt.resolved.enable_thinking)),
+            sampling=self._sampling(request, prompt),
             # The context is the tighter bound from here on: the engine clips exactly and says which one it was.
             max_output_tokens=min(limit, self.model.max_context),
             stop=request.stop,

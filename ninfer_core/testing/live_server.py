@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
+from ninfer_core.api.frontend import Frontend
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.api.protocol import ProtocolContext, ProtocolRoutes
 from ninfer_core.serving.app import create_app
 from ninfer_core.serving.asgi import Application
 from ninfer_core.serving.engine_link import EngineLink
 from ninfer_core.serving.listening import listening_socket
+from ninfer_core.serving.sampling import SamplingSource
 from ninfer_core.serving.server import HTTPServer
 from ninfer_core.serving.service import EngineService
 from ninfer_core.telemetry import Log, create_log
@@ -54,17 +57,23 @@ def live_server(
     keep_alive_seconds: float = 5.0,
     drain_seconds: int = 5,
     log: Log | None = None,
+    frontend: Frontend | None = None,
+    sampling: SamplingSource | None = None,
+    context: Mapping[str, Any] | None = None,
 ) -> Iterator[LiveServer]:
-    """Serve on a free port until the block ends. The frontend is the simulated one: prompts are bytes."""
+    """Serve on a free port until the block ends. Without a `frontend` it is the simulated one: prompts are bytes.
+    `context` has more fields of the protocols' ProtocolContext."""
     used_log = log or create_log("off")
 
     @asynccontextmanager
     async def application() -> AsyncIterator[tuple[Application, EngineService]]:
         await link.start(lambda name, seconds: None)
-        service = EngineService(plan, SimulatedFrontend(), link, plan.identity.model_id, used_log)
+        service = EngineService(
+            plan, frontend or SimulatedFrontend(), link, plan.identity.model_id, used_log, sampling=sampling
+        )
         app = create_app(
             service.model,
-            build_protocols(ProtocolContext(service=service, keep_alive_seconds=keep_alive_seconds)),
+            build_protocols(ProtocolContext(service=service, keep_alive_seconds=keep_alive_seconds, **(context or {}))),
             is_available=service.is_available,
             api_key=api_key,
             cors=cors,

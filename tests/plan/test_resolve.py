@@ -53,6 +53,7 @@ SERVER: dict[str, Any] = {
     "response_store_max_records": 7,
     "response_store_max_mib": 8,
     "cors": True,
+    "scripted": "answers.json",
     "log_level": "debug",
     "log_stats_interval_ms": 0,
 }

@@ -1,0 +1,148 @@
+"""A program whose rows say what the script says. Pages and slots are counted as on a device; nothing is computed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ninfer_core.api.frontend import Frontend, OutputFormat
+from ninfer_core.api.plan import ExecutionPlan
+from ninfer_core.api.request import Channel
+from ninfer_core.engine.program import RowRound, RowSetup
+from ninfer_core.engine.scripted.answers import AnswerWriter, answer_of_seed
+from ninfer_core.engine.scripted.frontend import ScriptedFrontend, ScriptVocabulary
+from ninfer_core.engine.scripted.script import Script, ScriptedAnswer, pieces_of
+from ninfer_core.program.pages import PagePool
+from ninfer_core.program.slots import SlotPool
+
+_SILENT_TOKENS_PER_ROUND = 256
+"""An answer that goes on to its limit without text shall not take long about it."""
+
+
+class ScriptedFailure(Exception):
+    """The engine's failure that an answer asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """An answer as token ids, for each channel that a prompt may end in."""
+
+    answer: ScriptedAnswer
+    token_ids: dict[Channel, tuple[int, ...]]
+
+
+@dataclass(slots=True)
+class _Row:
+    """`taken` tokens of the answer have been folded, `offered` more were the row's last candidates."""
+
+    told: _Told
+    token_ids: tuple[int, ...]
+    pages: tuple[int, ...]
+    taken: int = 0
+    offered: int = 0
+
+
+class ScriptedProgram:
+    """Implements Program. The sampling seed of a row names its answer; see `answers.answer_seed`.
+
+    A round lasts as long as the slowest of its rows asks for.
+    """
+
+    def __init__(
+        self,
+        plan: ExecutionPlan,
+        told: Sequence[_Told],
+        vocabulary: ScriptVocabulary,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        capacities = plan.capacities
+        self._pages = PagePool(pages=capacities.kv_pages, page_tokens=capacities.page_tokens)
+        self._slots = SlotPool(capacities.state_slots)
+        self._told = told
+        self._vocabulary = vocabulary
+        self._sleep = sleep
+        self._rows: dict[int, _Row] = {}
+
+    @property
+    def open_rows(self) -> int:
+        return len(self._rows)
+
+    def open_row(self, setup: RowSetup) -> int | None:
+        number, channel = answer_of_seed(setup.sampling.seed)
+        slot = self._slots.take()
+        if slot is None:
+            return None
+        pages = self._pages.reserve(setup.reserved_tokens)
+        if pages is None:
+            self._slots.give_back(slot)
+            return None
+        told = self._told[number]
+        self._rows[slot] = _Row(told, told.token_ids[channel], pages)
+        return slot
+
+    def prefill(self, row: int, token_ids: Sequence[int], last: bool) -> int | None:
+        state = self._rows[row]
+        self._wait(state.told.answer.prompt_delay_ms)
+        return self._offer(state, 1)[0] if last else None
+
+    def decode(self, rows: Sequence[RowRound]) -> list[tuple[int, ...]]:
+        states = [self._rows[each.row] for each in rows]
+        for each, state in zip(rows, states, strict=True):
+            state.taken += min(each.accepted, state.offered)
+        candidates = [self._offer(state, state.told.answer.tokens_per_round) for state in states]
+        self._wait(
+            max(
+                state.told.answer.delay_ms * state.offered if state.taken < len(state.token_ids) else 0.0
+                for state in states
+            )
+        )
+        return candidates
+
+    def control(self, row: RowRound, token_ids: Sequence[int]) -> None:
+        """Thinking has been closed for the answer: it goes on with what it says without thinking."""
+        state = self._rows[row.row]
+        state.token_ids = state.told.token_ids["content"]
+        state.taken = state.offered = 0
+
+    def close_row(self, row: int) -> None:
+        state = self._rows.pop(row)
+        self._pages.release(state.pages)
+        self._slots.give_back(row)
+
+    def close(self) -> None:
+        """Nothing is held on a device."""
+
+    def _offer(self, state: _Row, count: int) -> tuple[int, ...]:
+        """The next candidates of the row: at most `count` of its answer, then how it ends."""
+        offered = state.token_ids[state.taken : state.taken + count]
+        answer = state.told.answer
+        if not offered:
+            if answer.fail:
+                raise ScriptedFailure("the script asks for a failure of the engine here")
+            silent = (self._vocabulary.silent_id,) * _SILENT_TOKENS_PER_ROUND
+            offered = silent if answer.finish == "length" else (self._vocabulary.stop_id,)
+        state.offered = len(offered)
+        return offered
+
+    def _wait(self, milliseconds: float) -> None:
+        if milliseconds > 0:
+            self._sleep(milliseconds / 1000)
+
+
+def scripted_engine(
+    plan: ExecutionPlan, frontend: Frontend, output_format: OutputFormat, script: Script
+) -> tuple[ScriptedFrontend, ScriptedProgram]:
+    """Both halves of an engine that follows `script`. Raises StartFailed for what the template cannot show."""
+    vocabulary = ScriptVocabulary(frontend.token_domain)
+    writer = AnswerWriter(frontend)
+
+    def token_ids(answer: ScriptedAnswer, channel: Channel) -> tuple[int, ...]:
+        text = writer.text(answer, channel) if answer.structured or answer.raw is not None else ""
+        return tuple(vocabulary.add(piece) for piece in pieces_of(answer, text))
+
+    told = [
+        _Told(answer, {"reasoning": token_ids(answer, "reasoning"), "content": token_ids(answer, "content")})
+        for answer in script.answers
+    ]
+    return ScriptedFrontend(frontend, output_format, vocabulary), ScriptedProgram(plan, told, vocabulary)
