@@ -30,14 +30,18 @@ class _Nested(msgspec.Struct, frozen=True):
 def read_tools(path: Path) -> tuple[ToolDefinition, ...]:
     """The effective set: what `tool_choice` leaves of the tools. Raises a click.BadParameter."""
     try:
-        document = msgspec.json.decode(path.read_bytes())
-        described, choice = (
-            (document.get("tools"), document.get("tool_choice")) if isinstance(document, dict) else (document, None)
-        )
-        tools = tuple(_tool(each) for each in msgspec.convert(described, list[dict[str, Any]]))
-        allowed = _allowed_names(choice)
+        return effective_tools(msgspec.json.decode(path.read_bytes()))
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise click.BadParameter(f"{path}: {error}", param_hint="--tools") from error
+
+
+def effective_tools(document: Any) -> tuple[ToolDefinition, ...]:
+    """`read_tools` of a decoded document. Raises a msgspec.ValidationError."""
+    described, choice = document, None
+    if isinstance(document, dict):
+        described, choice = document.get("tools"), document.get("tool_choice")
+    tools = tuple(_tool(each) for each in msgspec.convert(described, list[dict[str, Any]]))
+    allowed = _allowed_names(choice)
     return tools if allowed is None else tuple(tool for tool in tools if tool.name in allowed)
 
 
