@@ -22,8 +22,18 @@ def writer() -> AnswerWriter:
 
 CALL = {"name": "f", "arguments": {"b": "x", "a": 1}}
 CALL_TEXT = "\n".join(
-    ("<tool_call>", "<function=f>", "<parameter=b>", "x", "</parameter>")
-    + ("<parameter=a>", "1", "</parameter>", "</function>", "</tool_call>")
+    [
+        "<tool_call>",
+        "<function=f>",
+        "<parameter=b>",
+        "x",
+        "</parameter>",
+        "<parameter=a>",
+        "1",
+        "</parameter>",
+        "</function>",
+        "</tool_call>",
+    ]
 )
 
 

@@ -60,7 +60,7 @@ CASES: dict[str, tuple[list[Any], list[Any], str]] = {
         ["required", {"type": "function", "function": {"name": "f"}}],
         "tool_choice_not_supported",
     ),
-    "tools": ([[]], [[TOOL]], "tools_not_supported"),
+    "tools": ([[], [TOOL]], ["x"], "invalid_type"),
 }
 
 

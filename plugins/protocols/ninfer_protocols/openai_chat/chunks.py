@@ -6,9 +6,15 @@ import time
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from ninfer_core.api import Admitted, Finished, Generation, TextDelta
+from ninfer_core.api import Admitted, Finished, Generation, TextDelta, ToolCallDelta
 from ninfer_protocols.openai_chat.lowering import ChatCall
-from ninfer_protocols.openai_chat.responses import FINISH_REASONS, AnswerIdentity, timings_object, usage_object
+from ninfer_protocols.openai_chat.responses import (
+    AnswerIdentity,
+    finish_reason,
+    timings_object,
+    tool_call_object,
+    usage_object,
+)
 from ninfer_protocols.wire.sse import DONE, data_frame
 
 
@@ -24,6 +30,9 @@ async def stream_frames(
                     yield frame
             case TextDelta():
                 for frame in chunks.delta(event):
+                    yield frame
+            case ToolCallDelta():
+                for frame in chunks.call(event):
                     yield frame
             case Finished():
                 for frame in chunks.finished(event):
@@ -41,6 +50,7 @@ class _ChunkWriter:
         self._tell_progress = call.return_progress
         self._admitted: Admitted | None = None
         self._admitted_monotonic = 0.0
+        self._called = False
 
     def admitted(self, event: Admitted) -> list[bytes]:
         self._admitted_monotonic = time.monotonic()
@@ -54,9 +64,15 @@ class _ChunkWriter:
         field = "reasoning_content" if event.channel == "reasoning" else "content"
         return [*self._prompt_done(), self._frame(self._choice({field: event.text}))]
 
+    def call(self, event: ToolCallDelta) -> list[bytes]:
+        """A call comes whole, in one chunk: it is certain only when the answer is over."""
+        self._called = True
+        delta = {"tool_calls": [{"index": event.index, **tool_call_object(event)}]}
+        return [*self._prompt_done(), self._frame(self._choice(delta))]
+
     def finished(self, event: Finished) -> list[bytes]:
         timings = {"timings": timings_object(event.usage, event.timings)}
-        finish = self._choice({}, FINISH_REASONS[event.reason])
+        finish = self._choice({}, finish_reason(event.reason, called=self._called))
         if not self._include_usage:
             return [*self._prompt_done(), self._frame(finish, **timings)]
         usage = {"usage": usage_object(event.usage)}

@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 
 from ninfer_core.api import GenerationRequest, ModelNotFound, RequestError, SamplingOptions, TemplateOptions
-from ninfer_protocols.openai_chat import tools, unsupported
+from ninfer_protocols.openai_chat import unsupported
 from ninfer_protocols.openai_chat.messages import lower_messages
 from ninfer_protocols.openai_chat.requests import ChatRequest
+from ninfer_protocols.openai_chat.tools import effective_tools
 from ninfer_protocols.wire.errors import invalid_value
 from ninfer_protocols.wire.json import convert, decode_object
 
@@ -49,7 +50,6 @@ def lower(body: bytes, model_id: str | None) -> ChatCall:
     if model_id is not None:
         _check_model(chat.model, model_id)
     unsupported.check(decoded)
-    tools.check(chat)
     if chat.timings_per_token and chat.stream:
         raise invalid_value(
             "timings_per_token",
@@ -77,6 +77,7 @@ def _request(chat: ChatRequest) -> GenerationRequest:
             raise invalid_value(field, f"is {value}; it must be between {low} and {high}")
     return GenerationRequest(
         messages=lower_messages(chat.messages),
+        tools=effective_tools(chat),
         template=_template_options(chat),
         sampling=SamplingOptions(**{field: getattr(chat, field) for field in RANGES}),
         max_output_tokens=_max_output_tokens(chat),

@@ -8,16 +8,27 @@ from typing import Any, Literal
 
 import msgspec
 
-from ninfer_core.api import Finished, FinishReason, TextDelta, Timings, Usage
-from ninfer_protocols.wire.identifiers import chat_completion_id
+from ninfer_core.api import Finished, FinishReason, TextDelta, Timings, ToolCallDelta, Usage
+from ninfer_protocols.wire.identifiers import chat_completion_id, tool_call_id
 
-FINISH_REASONS: Mapping[FinishReason, Literal["stop", "length"]] = {
+_FINISH_REASONS: Mapping[FinishReason, Literal["stop", "length"]] = {
     "stop_token": "stop",
     "stop_string": "stop",
     "output_limit": "length",
     "context_capacity": "length",
 }
-"""Contract CHAT-47."""
+
+
+def finish_reason(reason: FinishReason, *, called: bool) -> Literal["stop", "length", "tool_calls"]:
+    """Contract CHAT-47; a limit goes before calls (IMPL-5)."""
+    ended = _FINISH_REASONS[reason]
+    return "tool_calls" if called and ended == "stop" else ended
+
+
+def tool_call_object(call: ToolCallDelta) -> dict[str, Any]:
+    """A call with a fresh id, its arguments in the order they were written in (contract CHAT-41, IMPL-1)."""
+    arguments = msgspec.json.encode(call.arguments).decode()
+    return {"id": tool_call_id(), "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
 class AnswerIdentity(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,21 +46,23 @@ class AnswerIdentity(msgspec.Struct, frozen=True, kw_only=True):
         return {"id": self.id, "object": kind, "created": self.created_unix_seconds, "model": self.model}
 
 
-def completion(identity: AnswerIdentity, deltas: list[TextDelta], finished: Finished) -> dict[str, Any]:
+def completion(
+    identity: AnswerIdentity, deltas: list[TextDelta], calls: list[ToolCallDelta], finished: Finished
+) -> dict[str, Any]:
     """The aggregate answer (contract CHAT-42 to 44, OBS-1, IMPL-4)."""
     reasoning = "".join(delta.text for delta in deltas if delta.channel == "reasoning")
-    message: dict[str, Any] = {
-        "role": "assistant",
-        "content": "".join(delta.text for delta in deltas if delta.channel == "content"),
-        "refusal": None,
-    }
+    content = "".join(delta.text for delta in deltas if delta.channel == "content")
+    message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
     if reasoning:
         message["reasoning_content"] = reasoning
+    if calls:
+        message["content"] = content or None
+        message["tool_calls"] = [tool_call_object(call) for call in calls]
     choice = {
         "index": 0,
         "message": message,
         "logprobs": None,
-        "finish_reason": FINISH_REASONS[finished.reason],
+        "finish_reason": finish_reason(finished.reason, called=bool(calls)),
     }
     return {
         **identity.envelope("chat.completion"),

@@ -9,7 +9,7 @@ from litestar import Request, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
-from ninfer_core.api import Finished, Generation, NinferError, ProtocolContext, TextDelta, WireError
+from ninfer_core.api import Finished, Generation, NinferError, ProtocolContext, TextDelta, ToolCallDelta, WireError
 from ninfer_protocols.openai_chat.chunks import stream_frames
 from ninfer_protocols.openai_chat.lowering import ChatCall, lower
 from ninfer_protocols.openai_chat.responses import AnswerIdentity, completion
@@ -60,11 +60,14 @@ class ChatRoutes:
 
 async def _aggregate(generation: Generation, identity: AnswerIdentity) -> JSONAnswer:
     deltas: list[TextDelta] = []
+    calls: list[ToolCallDelta] = []
     finished: Finished | None = None
     async for event in generation:
         if isinstance(event, TextDelta):
             deltas.append(event)
+        elif isinstance(event, ToolCallDelta):
+            calls.append(event)
         elif isinstance(event, Finished):
             finished = event
     assert finished is not None, "a generation that raised nothing ends with Finished"
-    return JSONAnswer(completion(identity, deltas, finished))
+    return JSONAnswer(completion(identity, deltas, calls, finished))
