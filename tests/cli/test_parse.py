@@ -206,7 +206,7 @@ def test_the_family_is_the_only_one_installed_the_one_named_or_the_one_of_the_ar
 
 def test_the_command_needs_no_torch(tmp_path: Path) -> None:
     (tmp_path / "tools.json").write_text(json.dumps([TOOL]))
-    script = "import sys; from ninfer_core.cli.main import main; code = main(); sys.exit(code or 'torch' in sys.modules)"
+    script = "import sys; from ninfer_core.cli.main import main; sys.exit(main() or 'torch' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", script, "parse", "--tools", str(tmp_path / "tools.json")],
         input=CALL.encode(),

@@ -25,6 +25,8 @@ TOOLS = (
     definition("write", path={"type": "string"}, text={"type": "string"}, lines={"type": "integer"}),
     definition("list-all"),
 )
+_STRINGS = {key: {"type": "string"} for key in ("path", "text", "lines")}
+STRING_TOOLS = (definition("write", **_STRINGS), definition("list-all", **_STRINGS))
 LIST = "<tool_call>\n<function=list-all>\n</function>\n</tool_call>"
 
 
@@ -42,8 +44,9 @@ def read(
     *,
     tolerant: bool = False,
     channel: Channel = "content",
+    tools: tuple[ToolDefinition, ...] = TOOLS,
 ) -> tuple[str, list[ParsedToolCall], ToolCallReport]:
-    parser = build_output_parser(TOOLS, tolerant=tolerant)
+    parser = build_output_parser(tools, tolerant=tolerant)
     given_out: list[ChannelText | ParsedToolCall] = []
     for piece in pieces:
         given_out += parser.push(ChannelText(channel, piece))
@@ -203,6 +206,30 @@ def test_the_tolerant_reading_finds_every_call_of_the_strict_one(text: str) -> N
     strict = read([text])[1]
     tolerant = iter(read([text], tolerant=True)[1])
     assert all(any(call == other for other in tolerant) for call in strict)
+
+
+def without_blanks(text: str) -> str:
+    return "".join(character for character in text if character not in " \t\r\n")
+
+
+CALLS = st.lists(
+    st.sampled_from(["write", "list-all"]).flatmap(
+        lambda name: st.dictionaries(st.sampled_from(sorted(_STRINGS)), TEXTS).map(lambda given: render(name, given))
+    ),
+    max_size=3,
+).map("\r\n".join)
+
+
+@pytest.mark.contract("TOOL-13")
+@settings(max_examples=200, deadline=None)
+@given(before=TEXTS | st.just(""), calls=CALLS, after=st.sampled_from(["", "\n", ".", "<"]))
+def test_text_and_rendered_calls_are_all_that_was_there(before: str, calls: str, after: str) -> None:
+    """But for blanks between the parts of the markup."""
+    text = before + calls + after
+    shown, found, _ = read([text], tools=STRING_TOOLS)
+    rendered = "".join(render(*call) for call in found)
+    assert text.startswith(shown)
+    assert without_blanks(shown + rendered) == without_blanks(text)
 
 
 VALUES = st.text(st.characters(exclude_categories=["Cs"]), max_size=40) | TEXTS
