@@ -55,23 +55,24 @@ class ResponsesRoutes:
             return JSONAnswer({"object": "response.input_tokens", "input_tokens": count})
 
         @get("/v1/responses/{response_id:str}")
-        async def retrieve_response(request: AnyRequest, response_id: str) -> ASGIApp:
+        async def retrieve_response(request: AnyRequest) -> ASGIApp:
             check_retrieval(request.query_params)
-            return JSONAnswer(self._store.get(response_id).response_json)
+            return JSONAnswer(self._store.get(_response_id(request)).response_json)
 
         @delete("/v1/responses/{response_id:str}", status_code=200)
-        async def delete_response(response_id: str) -> ASGIApp:
+        async def delete_response(request: AnyRequest) -> ASGIApp:
+            response_id = _response_id(request)
             self._store.delete(response_id)
             return JSONAnswer({"id": response_id, "object": "response.deleted", "deleted": True})
 
         @get("/v1/responses/{response_id:str}/input_items")
-        async def list_response_input(request: AnyRequest, response_id: str) -> ASGIApp:
-            return JSONAnswer(list_input_items(self._store.get(response_id), request.query_params))
+        async def list_response_input(request: AnyRequest) -> ASGIApp:
+            return JSONAnswer(list_input_items(self._store.get(_response_id(request)), request.query_params))
 
         @post("/v1/responses/{response_id:str}/cancel", status_code=200)
-        async def cancel_response(response_id: str) -> ASGIApp:
+        async def cancel_response(request: AnyRequest) -> ASGIApp:
             raise RequestError(
-                f"'{response_id[:80]}' cannot be cancelled: nothing runs in the background here; close the connection "
+                f"'{_response_id(request)[:80]}' cannot be cancelled: nothing runs in the background here; close the connection "
                 "of a response to end it",
                 code="background_not_supported",
             )
@@ -114,6 +115,10 @@ class ResponsesRoutes:
             return JSONAnswer(await answer.whole(), headers=headers)
         finally:
             await generation.aclose()
+
+
+def _response_id(request: AnyRequest) -> str:
+    return str(request.path_params["response_id"])
 
 
 def _dropped(tools: Sequence[str]) -> Headers:

@@ -108,6 +108,9 @@ class ResponseStore:
     def __len__(self) -> int:
         return len(self._records)
 
+    def __contains__(self, response_id: str) -> bool:
+        return response_id in self._records
+
     def get(self, response_id: str, param: str | None = None) -> StoredResponse:
         """Marks it as used. Raises ResponseNotFound."""
         record = self._records.get(response_id)
