@@ -115,12 +115,9 @@ def test_what_cannot_be_kept_is_refused_by_name(fields: dict[str, Any], param: s
 @pytest.mark.contract("CHAT-16")
 def test_one_call_at_most_cannot_be_promised() -> None:
     assert refusal(tools=TOOLS, parallel_tool_calls=False).code == "parallel_tool_calls_not_supported"
-    for fields in (
-        {},
-        {"tools": []},
-        {"tools": TOOLS, "tool_choice": "none"},
-        {"tools": TOOLS, "tool_choice": allowed()},
-    ):
+    neutral: list[dict[str, Any]] = [{}, {"tools": []}]
+    neutral += [{"tools": TOOLS, "tool_choice": choice} for choice in ("none", allowed())]
+    for fields in neutral:
         assert lowered(parallel_tool_calls=False, **fields).tools == ()
     assert len(lowered(parallel_tool_calls=True, tools=TOOLS).tools) == 3
 

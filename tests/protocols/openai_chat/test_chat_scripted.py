@@ -1,0 +1,153 @@
+"""Generated text all the way to the chat wire: session, stop strings, parser, events, JSON and SSE."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+from ninfer_protocols.openai_chat import ninfer_protocol_build
+
+from ninfer_core.api import ProtocolContext, ProtocolRoutes
+from ninfer_core.telemetry import create_log
+from ninfer_core.testing.event_streams import data_payloads
+from ninfer_core.testing.live_server import LiveServer
+from ninfer_core.testing.parser_cases import ParserCase, check_parsed, read_parser_cases
+from ninfer_core.testing.scripted_server import scripted_server
+
+PATH = "/v1/chat/completions"
+CASES = read_parser_cases(Path(__file__).parents[2] / "cases" / "parser.jsonl")
+CALL = "<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>"
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"properties": {"a": {"type": "integer"}}}}}
+
+
+def chat(context: ProtocolContext) -> list[ProtocolRoutes]:
+    return [ninfer_protocol_build(context=context)]
+
+
+def answer_of(case: ParserCase) -> dict[str, Any]:
+    chunks = [base64.b64encode(piece).decode() for piece in case.pieces]
+    return {"match": f"case {case.id}.", "chunks_b64": chunks, "finish": case.engine_finish, "tokens_per_round": 3}
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["strict", "tolerant"])
+def served(request: pytest.FixtureRequest) -> Iterator[tuple[bool, LiveServer]]:
+    answers = [answer_of(case) for case in CASES]
+    with scripted_server(answers, chat, options={"tolerant_tool_calls": request.param}) as server:
+        yield request.param, server
+
+
+def request_of(case: ParserCase) -> dict[str, Any]:
+    return {
+        "messages": [{"role": "user", "content": f"This is case {case.id}."}],
+        "enable_thinking": case.initial_channel == "reasoning",
+        "tools": case.tools,
+        "tool_choice": case.tool_choice,
+        "stop": case.stop,
+        "max_tokens": len(case.pieces) + 10,
+    }
+
+
+def seen(message: dict[str, Any], finish_reason: str) -> dict[str, Any]:
+    calls = [call["function"] for call in message.get("tool_calls") or ()]
+    return {
+        "reasoning": message.get("reasoning_content") or "",
+        "content": message["content"] or "",
+        "tool_calls": [{"name": call["name"], "arguments": json.loads(call["arguments"])} for call in calls],
+        "finish_reason": finish_reason,
+    }
+
+
+def joined(stream: str) -> dict[str, Any]:
+    """What a client puts together from the chunks."""
+    message: dict[str, Any] = {"content": "", "reasoning_content": "", "tool_calls": []}
+    finish_reason = ""
+    for chunk in data_payloads(stream)[:-1]:
+        (choice,) = chunk["choices"]
+        for field in ("content", "reasoning_content"):
+            message[field] += choice["delta"].get(field, "")
+        for call in choice["delta"].get("tool_calls", ()):
+            assert call["index"] == len(message["tool_calls"])
+            message["tool_calls"].append(call)
+        finish_reason = choice["finish_reason"] or finish_reason
+    return seen(message, finish_reason)
+
+
+@pytest.mark.contract("CHAT-41", "CHAT-45", "CHAT-47", "IMPL-4", "IMPL-5", "TOOL-14", "TOOL-15", "TOOL-16")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+def test_a_case_on_the_wire(case: ParserCase, served: tuple[bool, LiveServer]) -> None:
+    tolerant, server = served
+    if case.tolerant != tolerant:
+        pytest.skip("the case is about the other mode")
+    with httpx.Client(base_url=server.base_url, timeout=20) as http:
+        answer = http.post(PATH, json=request_of(case)).json()
+        (choice,) = answer["choices"]
+        whole = seen(choice["message"], choice["finish_reason"])
+        # The reason of a fallback is in the server's log, not on the wire.
+        on_wire = {name: expected for name, expected in case.check.items() if name != "fallback_reason"}
+        check_parsed(msgspec.structs.replace(case, check=on_wire), whole)
+        assert joined(http.post(PATH, json=request_of(case) | {"stream": True}).text) == whole
+
+
+@pytest.mark.contract("TOOL-13")
+def test_a_fallback_is_one_warning_without_text() -> None:
+    written = io.StringIO()
+    answers = [{"match": "odd", "raw": CALL + " secret"}, {"match": "even", "raw": CALL}]
+    with (
+        scripted_server(answers, chat, log=create_log("info", written)) as server,
+        httpx.Client(base_url=server.base_url, timeout=20) as http,
+    ):
+        for text in ("odd", "even", "odd"):
+            http.post(PATH, json=ask(text, enable_thinking=False))
+    warnings = [line for line in written.getvalue().splitlines() if " WARNING " in line]
+    assert [line.split(" WARNING ")[1] for line in warnings] == [
+        "tool_calls_as_text id=1 reason=trailing_content",
+        "tool_calls_as_text id=3 reason=trailing_content",
+    ]
+    assert "secret" not in written.getvalue()
+
+
+@pytest.mark.contract("TOOL-16")
+def test_no_effective_tool_is_no_call() -> None:
+    with (
+        scripted_server([{"raw": CALL}], chat) as server,
+        httpx.Client(base_url=server.base_url, timeout=20) as http,
+    ):
+        for fields in ({"tools": []}, {"tool_choice": "none"}):
+            (choice,) = http.post(PATH, json=ask("x", enable_thinking=False, **fields)).json()["choices"]
+            assert (choice["message"]["content"], choice["finish_reason"]) == (CALL, "stop")
+
+
+@pytest.mark.contract("CHAT-15", "CHAT-17", "GEN-26")
+def test_an_agents_loop() -> None:
+    answers = [
+        {
+            "match": "weather",
+            "reasoning": "Hm.",
+            "content": "I look.",
+            "tool_calls": [{"name": "f", "arguments": {"a": 2}}],
+        },
+        {"match": "weather", "content": "Rain."},
+    ]
+    with (
+        scripted_server(answers, chat) as server,
+        httpx.Client(base_url=server.base_url, timeout=20) as http,
+    ):
+        body = ask("the weather")
+        message = http.post(PATH, json=body).json()["choices"][0]["message"]
+        assert message["tool_calls"][0]["function"] == {"name": "f", "arguments": '{"a":2}'}
+        result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "wet"}
+        body["messages"] += [message, result]
+        answer = http.post(PATH, json=body).json()
+        assert answer["choices"][0]["message"]["content"] == "Rain."
+        assert answer["usage"]["prompt_tokens"] > 100
+
+
+def ask(text: str, **fields: Any) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": text}], "tools": [TOOL]} | fields
