@@ -42,7 +42,7 @@ class TemplateCapabilities(msgspec.Struct, frozen=True, kw_only=True):
 
     `renderer` is `structured` where the family knows the template's structure and writes the same bytes by itself:
     then system turns may stand anywhere, a final assistant turn can be continued, and prompts have frontiers. With
-    `jinja` the template alone renders (decision 20).
+    `jinja` the template alone renders (decision 20), and `renderer_reason` says where its structure differs.
     """
 
     thinking_toggle: bool
@@ -51,6 +51,7 @@ class TemplateCapabilities(msgspec.Struct, frozen=True, kw_only=True):
     preserve_thinking: bool
     tools: bool
     renderer: Literal["structured", "jinja"] = "jinja"
+    renderer_reason: str = ""
 
 
 class SamplingPresets(msgspec.Struct, frozen=True, kw_only=True):

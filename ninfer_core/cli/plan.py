@@ -83,6 +83,7 @@ def _facts(prepared: Prepared) -> list[tuple[str, str]]:
         ("units", f"prefill {capacities.prefill_chunk:,} tokens, {_columns(capacities.draft_tokens)}"),
         ("answers", f"up to {capacities.default_max_tokens:,} tokens where a request names no limit"),
         ("thinking", _thinking(plan)),
+        ("prompts", _prompts(plan)),
         *_sampling(plan),
         ("server", _server(prepared)),
         ("model id", settings.model_id),
@@ -104,6 +105,12 @@ def _thinking(plan: ExecutionPlan) -> str:
         words.append(f"efforts {', '.join(plan.template.efforts)} (default {plan.template.default_effort})")
     words.append("earlier reasoning is " + ("kept" if plan.thinking.preserve_thinking else "dropped"))
     return "; ".join(words)
+
+
+def _prompts(plan: ExecutionPlan) -> str:
+    if plan.template.renderer == "structured":
+        return "structured renderer, equal to the artifact's template"
+    return f"the artifact's template alone: {plan.template.renderer_reason or 'its structure is not known'}"
 
 
 def _sampling(plan: ExecutionPlan) -> list[tuple[str, str]]:

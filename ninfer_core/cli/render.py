@@ -105,7 +105,7 @@ def prompt_report(frontend: Frontend, prompt: PreparedPrompt) -> str:
     options = msgspec.to_builtins(prompt.resolved)
     facts = [
         ("prompt", f"{len(prompt.token_ids):,} tokens, {len(prompt.text):,} characters"),
-        ("renderer", frontend.capabilities.renderer),
+        ("renderer", _renderer(frontend)),
         ("answer begins in", prompt.initial_channel),
         *((name, str(value).lower()) for name, value in options.items() if value is not None),
     ]
@@ -117,3 +117,12 @@ def prompt_report(frontend: Frontend, prompt: PreparedPrompt) -> str:
     if rows:
         sections.append(table(("FRONTIER", "MESSAGE", "TOKENS"), rows))
     return "\n\n".join(sections)
+
+
+def _renderer(frontend: Frontend) -> str:
+    capabilities = frontend.capabilities
+    return (
+        f"{capabilities.renderer}: {capabilities.renderer_reason}"
+        if capabilities.renderer_reason
+        else capabilities.renderer
+    )

@@ -139,6 +139,7 @@ STRUCTURES = {
     "thought not stripped": ("{%- set thought = thought | trim %}", ""),
     "reasoning of the open turn dropped": ("loop.index0 > search.last", "loop.index0 > search.last + 1"),
     "a greeting": ("{%- if add_generation_prompt %}", "{{- 'Hi.' }}{%- if add_generation_prompt %}"),
+    "the date in a sentence": ("Functions are at your service:", "On ' ~ strftime_now('%Y') ~ ':"),
     "tools numbered": ("{{- '\\n' }}\n        {{- tool | tojson }}", "{{- '\\n' ~ loop.index ~ tool | tojson }}"),
     "arguments in one object": ("{{- '<parameter=' + key + '>\\n' }}", "{{- '<argument=' + key + '>\\n' }}"),
     "every user message is a question": ("asked.startswith('<tool_response>')", "asked.startswith('<tool_result>')"),
@@ -161,6 +162,7 @@ def test_a_changed_structure_is_left_to_jinja(
     assert other.found.renderer is None and other.found.reason
     frontend = frontend_of(text)
     assert frontend.capabilities.renderer == "jinja"
+    assert frontend.capabilities.renderer_reason == other.found.reason
     request = GenerationRequest(messages=(say("user", "q"), say("assistant", "a"), say("user", "more")))
     prepared = frontend.prepare(request, ThinkingDefaults())
     variables = {"enable_thinking": True, "preserve_thinking": False, "add_generation_prompt": True}

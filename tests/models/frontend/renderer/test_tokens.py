@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 from ninfer_models.qwen_hybrid.frontend.renderer import tokenize
@@ -13,6 +15,7 @@ from ninfer_models.qwen_hybrid.frontend.renderer.segments import Mark, Rendering
 
 from ninfer_core.api import (
     Frontier,
+    FrontierKind,
     GenerationRequest,
     InvalidPrompt,
     Message,
@@ -102,6 +105,12 @@ def test_without_instruction_tools_or_effort_there_is_no_such_frontier(frontend_
 def pieces_of_prologue(frontend: Any) -> tuple[Any, ...]:
     segments = frontend._prompts._renderer.dialect.prologues[False]
     return Rendering(tuple(segments), ()).pieces
+
+
+def test_the_page_has_a_row_for_every_kind() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "templates.md").read_text()
+    rows = page.partition("## Frontiers")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", rows, re.MULTILINE) == list(get_args(FrontierKind))
 
 
 @pytest.mark.contract("PCACHE-7")

@@ -127,8 +127,9 @@ def _prompts(
 ) -> tuple[PromptMaker, TemplateProfile]:
     """The way this template's prompts are made, and the profile that says so (decision 20)."""
     found = recognise(template, profile, tokenizer.control)
+    renderer = "jinja" if found.renderer is None else "structured"
+    capabilities = msgspec.structs.replace(profile.capabilities, renderer=renderer, renderer_reason=found.reason)
+    profile = msgspec.structs.replace(profile, capabilities=capabilities)
     if found.renderer is None:
-        return TemplatePrompts(template, profile, tokenizer, found.reason), profile
-    capabilities = msgspec.structs.replace(profile.capabilities, renderer="structured")
-    profile = msgspec.structs.replace(profile, capabilities=capabilities, system_anywhere=True)
+        return TemplatePrompts(template, profile, tokenizer), profile
     return StructuredPrompts(found.renderer, profile, tokenizer), profile

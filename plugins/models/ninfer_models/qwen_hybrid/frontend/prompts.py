@@ -27,19 +27,18 @@ class PromptMaker(Protocol):
 
 
 class TemplatePrompts:
-    """The artifact's template alone renders. `reason` is why its structure is not known."""
+    """The artifact's template alone renders: its structure is not known."""
 
-    def __init__(self, template: ChatTemplate, profile: TemplateProfile, tokenizer: QwenTokenizer, reason: str) -> None:
+    def __init__(self, template: ChatTemplate, profile: TemplateProfile, tokenizer: QwenTokenizer) -> None:
         self._template = template
         self._profile = profile
         self._tokenizer = tokenizer
-        self._reason = reason
 
     def make(self, request: GenerationRequest, resolved: TemplateOptions) -> Prompt:
         if request.continue_final:
             raise InvalidPrompt(
                 "a final assistant message cannot be continued with this model's chat template, whose structure is not "
-                f"known ({self._reason}); end with a user message",
+                f"known ({self._profile.capabilities.renderer_reason}); end with a user message",
                 param="messages",
             )
         rendered = self._template.render(

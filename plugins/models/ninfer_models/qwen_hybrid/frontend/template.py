@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any, NoReturn
 
 import jinja2
+from jinja2 import meta
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from ninfer_core.api import ArtifactInvalid, InvalidPrompt
@@ -67,7 +68,8 @@ def _environment() -> jinja2.Environment:
 class ChatTemplate:
     """One template and its marked twin.
 
-    `special_tokens` are the template variables `bos_token`, `eos_token`, ... of `tokenizer_config.json`.
+    `special_tokens` are the template variables `bos_token`, `eos_token`, ... of `tokenizer_config.json`. `variables`
+    are the names that the template looks up outside itself.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class ChatTemplate:
         try:
             text = template.decode()
             tree = environment.parse(text)
+            self.variables = frozenset(meta.find_undeclared_variables(tree))
             marker.tree(tree)
             self._plain = environment.from_string(text)
             self._marked = environment.from_string(tree)

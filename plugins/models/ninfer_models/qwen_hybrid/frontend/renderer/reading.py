@@ -69,6 +69,8 @@ class _Reading:
     def dialect(self) -> Dialect:
         if not self._profile.capabilities.tools:
             raise Unrecognised("it writes no tools")
+        if "strftime_now" in self._template.variables:
+            raise Unrecognised("it writes the date, which is not the same tomorrow")
         preambles: dict[tuple[bool | None, str | None], tuple[Segment, ...]] = {}
         prologues: dict[bool | None, tuple[Segment, ...]] = {}
         for options in self._options:
