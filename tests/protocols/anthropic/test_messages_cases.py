@@ -123,6 +123,17 @@ def test_an_image_without_vision(client: httpx.Client) -> None:
         assert (response.status_code, response.json()["error"]["code"]) == (400, "vision_disabled")
 
 
+@pytest.mark.contract("ANTH-20")
+@pytest.mark.parametrize("turns", [1, 3])
+def test_results_whose_calls_are_lost_are_a_turn_of_the_prompt(
+    client: httpx.Client, prompt_of: Any, turns: int
+) -> None:
+    request = CASES["ai-06"]["request"]
+    request = request | {"body": request["body"] | {"messages": request["body"]["messages"][:turns]}}
+    assert send(client, request).status_code == 200
+    assert "<|im_start|>user\n<tool_response>\nold\n</tool_response><|im_end|>" in prompt_of(request)
+
+
 @pytest.mark.contract("ANTH-18")
 def test_a_failed_result_is_marked_and_a_missing_one_is_empty(client: httpx.Client, prompt_of: Any) -> None:
     request = CASES["ai-08"]["request"]

@@ -177,7 +177,9 @@ def test_a_result_without_content_is_empty(content: Any) -> None:
     ],
 )
 def test_a_history_may_begin_with_results(messages: list[Any]) -> None:
-    assert any(message.call_id == "t0" for message in lowered(*messages).messages)
+    found = lowered(*messages).messages
+    (place,) = [place for place, message in enumerate(found) if message.call_id == "t0"]
+    assert found[place - 1] == said("user")
 
 
 CALLED = [user("x"), assistant(text("Looking."), use("t1"), use("t2"))]

@@ -296,7 +296,7 @@ def test_one_place_one_ttl() -> None:
     history = [{"role": "user", "content": [result]}]
     assert refusal(messages=history).code == "conflicting_cache_ttl"
     result["cache_control"] = EPHEMERAL
-    assert marks(messages=history) == [(0, 0, "explicit", "5m")]
+    assert marks(messages=history) == [(1, 0, "explicit", "5m")]
 
 
 @pytest.mark.contract("ANTH-46", "ANTH-23")

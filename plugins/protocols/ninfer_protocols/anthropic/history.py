@@ -172,8 +172,14 @@ class _Writer:
             self.messages.append(Message(role=role, content=self._content(blocks)))
 
     def user(self, turn: _Turn, declared: Sequence[ToolCall]) -> None:
-        """Results in the order of their calls, each a turn of its own, then what the user said."""
+        """Results in the order of their calls, each a turn of its own, then what the user said.
+
+        Results whose calls are lost follow an empty question: templates need one, and open no turn for a result that
+        is the first message.
+        """
         results = turn.results
+        if results and not declared:
+            self.messages.append(Message(role="user"))
         if declared:
             order = {call.call_id: place for place, call in enumerate(declared)}
             results.sort(key=lambda block: order[block.value.tool_use_id] if isinstance(block.value, ToolResult) else 0)
