@@ -18,6 +18,7 @@ from ninfer_core.cli.options import some_serve_options
 from ninfer_core.plan.options import ServeOptions
 from ninfer_core.plan.prepare import Prepared, prepare
 from ninfer_core.plugins.registry import PluginRegistry
+from ninfer_core.program.start import start_program
 from ninfer_core.serving.inline_link import InlineLink
 from ninfer_core.serving.service import EngineService
 from ninfer_core.telemetry import create_log
@@ -95,15 +96,13 @@ class LocalModel:
 @contextmanager
 def local_model(options: ServeOptions) -> Iterator[LocalModel]:
     """Plan, build and start; stop in the end. Raises StartupErrors."""
-    from ninfer_core.program.build import build_program, device_of
-
     log = create_log(options.log_level if "log_level" in options.origins else QUIET_LEVEL)
     prepared = prepare(options, PluginRegistry.discover())
     plan, frontend = prepared.plan, prepared.resolution.frontend
 
     def build(on_phase: Callable[[str, float], None]) -> Any:
         with contextlib.closing(prepared.artifact.open_weights()) as weights:
-            return build_program(plan, prepared.artifact.header, weights, prepared.registry, device_of(plan), on_phase)
+            return start_program(plan, prepared.artifact.header, weights, prepared.registry, on_phase)
 
     link = InlineLink(plan, frontend, build, log)
     with asyncio.Runner() as runner:

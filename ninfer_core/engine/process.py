@@ -35,6 +35,7 @@ from ninfer_core.engine.wire import (
 )
 from ninfer_core.plan.pins import resolve_pinned
 from ninfer_core.plugins import PluginRegistry
+from ninfer_core.program.start import start_program
 from ninfer_core.telemetry import Log, create_log, forward_standard_logging
 
 GRACE_SECONDS = 5.0
@@ -113,10 +114,8 @@ def build_engine(start: EngineStart, publisher: Publisher, log: Log) -> InlineEn
         return InlineEngine(plan, scripted, lambda on_phase: program, publisher.publish, log)
 
     def build(on_phase: OnPhase) -> Program:
-        from ninfer_core.program.build import build_program, device_of
-
         with artifact.open_weights() as weights:
-            return build_program(plan, header, weights, registry, device_of(plan), on_phase)
+            return start_program(plan, header, weights, registry, on_phase)
 
     return InlineEngine(plan, frontend, build, publisher.publish, log)
 

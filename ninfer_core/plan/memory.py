@@ -15,11 +15,12 @@ from ninfer_core.plan.units import MIB, ceiling_divide
 PAGE_TOKENS = 64
 """Tokens of one KV page (engine.md section 8)."""
 
-DEVICE_CONTEXT_BYTES: Mapping[str, int] = MappingProxyType({"9.0": 688 * MIB})
+DEVICE_CONTEXT_BYTES: Mapping[str, int] = MappingProxyType({"9.0": 720 * MIB})
 """CUDA context, loaded kernels and libraries by compute capability. Measured on an H200 with torch 2.11 and CUDA 13.0:
 what the driver reports as used beyond what torch has reserved, 619 MiB after the first tensor and 687 MiB after
-matrix products, convolutions, sorting and triangular solves."""
-OTHER_DEVICE_CONTEXT_BYTES = 688 * MIB
+matrix products, convolutions, sorting and triangular solves; and the 32 MiB that torch reserves as the matrix
+library's workspace."""
+OTHER_DEVICE_CONTEXT_BYTES = 720 * MIB
 
 
 def device_context_bytes(device: DeviceInfo) -> int:

@@ -17,7 +17,7 @@ from ninfer_core.engine.program import RowRound, RowSetup
 from ninfer_core.plan.options import ServeOptions
 from ninfer_core.plan.resolve import resolve
 from ninfer_core.plugins import PluginRegistry
-from ninfer_core.program.build import build_program
+from ninfer_core.program.build import build_program, device_of
 from ninfer_core.program.runner import DeviceProgram
 from ninfer_core.testing.tiny import tiny_artifact
 
@@ -29,6 +29,9 @@ pytestmark = [
 MIB = 1 << 20
 LEDGER_SLACK_BYTES = 64 * MIB
 """Issue 2: every line of the byte ledger within 64 MiB of what the device reports."""
+
+MATRIX_WORKSPACE_BYTES = 32 * MIB
+"""Of the matrix library; reserved by torch, and part of the ledger's device context."""
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +110,7 @@ def test_a_dummy_decodes_in_the_bytes_of_its_ledger(name: str, registry: PluginR
         seconds[phase] = round(took, 3)
 
     with artifact.open_weights() as weights:
-        program = build_program(plan, artifact.header, weights, registry, torch.device("cuda", 0), on_phase)
+        program = build_program(plan, artifact.header, weights, registry, device_of(plan), on_phase)
     made = generate(program, PROMPTS, 0, 24)
     torch.cuda.synchronize()
     lines = {line.name: line.bytes for line in plan.ledger.lines}
@@ -134,7 +137,7 @@ def test_a_dummy_decodes_in_the_bytes_of_its_ledger(name: str, registry: PluginR
     assert abs(allocated["weights"] - lines["weights"]) <= LEDGER_SLACK_BYTES
     assert abs(allocated["pools"] - allocated["weights"] - pools) <= LEDGER_SLACK_BYTES
     reserved = torch.cuda.memory_reserved(0)
-    assert abs(reserved - lines["weights"] - pools - lines["workspace"]) <= LEDGER_SLACK_BYTES
+    assert abs(reserved - MATRIX_WORKSPACE_BYTES - lines["weights"] - pools - lines["workspace"]) <= LEDGER_SLACK_BYTES
     assert abs(used_bytes() - planned) <= LEDGER_SLACK_BYTES
 
 
@@ -144,9 +147,7 @@ def test_a_batch_of_eight_equals_one_at_a_time(experts: bool, registry: PluginRe
     options = ServeOptions(device=0, max_concurrency=8, max_context=512, kv_capacity=8 * 512)
     plan = resolve(options, registry, artifact.header, device_info())
     with artifact.open_weights() as weights:
-        program = build_program(
-            plan, artifact.header, weights, registry, torch.device("cuda", 0), lambda phase, took: None
-        )
+        program = build_program(plan, artifact.header, weights, registry, device_of(plan), lambda phase, took: None)
     alone = [generate(program, [tokens], seed, 40)[0] for seed, tokens in enumerate(PROMPTS)]
     assert generate(program, PROMPTS, 0, 40) == alone
 

@@ -133,7 +133,7 @@ def test_ledger_adds_up_to_the_device(
     assert bytes_of["kv_pages"] == plan.capacities.kv_pages * 64 * 2 * 2 * (2 * 16 * 2)
     assert bytes_of["recurrent_state"] == rows * 6 * (3 * 96 * value_bytes + 4 * 16 * 16 * 4)
     assert bytes_of["round_records"] == rows * 6 * 4 * 16 * 4
-    assert bytes_of["device_context"] == (688 * 2**20 if cuda else 0)
+    assert bytes_of["device_context"] == (720 * 2**20 if cuda else 0)
     # block tables and counters are int32; the rest of a row's inputs is small
     tables = rows * 4 * (-(-max_context // 64) + 512)
     assert 0 <= bytes_of["row_buffers"] - tables <= rows * 256
@@ -203,10 +203,10 @@ def test_wrong_tensors_are_refused_before_anything_else(registry: PluginRegistry
 
 def test_too_little_memory(registry: PluginRegistry, toy: Any) -> None:
     with pytest.raises(PlanRejected) as caught:
-        resolve(ServeOptions(max_context=32768, max_concurrency=4), registry, toy.header(), toy.cuda(693 * 2**20))
+        resolve(ServeOptions(max_context=32768, max_concurrency=4), registry, toy.header(), toy.cuda(725 * 2**20))
     (problem,) = caught.value.problems
     assert problem.code == "memory_exceeded"
-    for word in ("device_context 688.0 MiB", "weights", "kv_pages", "workspace", "too little"):
+    for word in ("device_context 720.0 MiB", "weights", "kv_pages", "workspace", "too little"):
         assert word in problem.message
     assert "--max-context " in problem.remedy
 
