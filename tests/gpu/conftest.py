@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
+from ninfer_core.program.start import settle_environment
 
-from ninfer_core.program.start import ALLOCATOR_SETTING, ALLOCATOR_VARIABLE
-
-os.environ.setdefault(ALLOCATOR_VARIABLE, ALLOCATOR_SETTING)
+settle_environment("cuda")
