@@ -61,13 +61,17 @@ class InvalidPrompt(RequestError):
 
 
 class ContextLengthExceeded(RequestError):
-    """The prepared prompt leaves no room under the context ceiling (contract MEDIA-2)."""
+    """The prepared prompt leaves no room under the context ceiling (contract MEDIA-2). `at_least`: it is so long
+    that nobody counted to the end."""
 
     code = "context_length_exceeded"
 
-    def __init__(self, *, prompt_tokens: int, max_context: int, param: str | None = "messages") -> None:
+    def __init__(
+        self, *, prompt_tokens: int, max_context: int, param: str | None = "messages", at_least: bool = False
+    ) -> None:
         super().__init__(
-            f"the prompt has {prompt_tokens} tokens and this server's context holds {max_context}; "
+            f"the prompt has {'at least ' if at_least else ''}{prompt_tokens} tokens and this server's context holds "
+            f"{max_context}; "
             "shorten the conversation or start the server with a larger --max-context",
             param=param,
         )
@@ -148,6 +152,18 @@ class RequestCancelled(RequestError):
 
     def __init__(self) -> None:
         super().__init__("the request was cancelled by its client")
+
+
+class ClientTooSlow(RequestError):
+    """The client takes less of its answer than is generated, for longer than the server keeps text for it."""
+
+    code = "client_too_slow"
+    category = ErrorCategory.CANCELLED
+
+    def __init__(self, *, unread_characters: int) -> None:
+        super().__init__(
+            f"{unread_characters} characters of the answer were waiting to be read; read faster, or ask for less"
+        )
 
 
 class GenerationFailed(RequestError):

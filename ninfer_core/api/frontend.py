@@ -20,7 +20,7 @@ FallbackReason = Literal[
 """Why a region that looked like tool calls is text after all (contract TOOL-12)."""
 
 
-FrontierKind = Literal["tools", "system", "message", "turn", "generation"]
+FrontierKind = Literal["tools", "system", "message", "turn", "generation", "mark"]
 
 
 class Frontier(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,12 +29,14 @@ class Frontier(msgspec.Struct, frozen=True, kw_only=True):
 
     `tools` is after the tool definitions, `system` after the leading system turn, `message` after the message of
     that index in the request, `turn` before the first assistant turn after the last question, `generation` before
-    the turn that the model writes. `message` is None but for that kind. Kinds may share a place.
+    the turn that the model writes, `mark` where the CacheMark with that `message` and `part` asks for one. Both are
+    None for the other kinds. Kinds may share a place.
     """
 
     kind: FrontierKind
     tokens: int
     message: int | None = None
+    part: int | None = None
 
 
 class TemplateCapabilities(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,6 +167,11 @@ class Frontend(Protocol):
         Raises InvalidPrompt for a conversation the template refuses, RequestError with the codes
         `reasoning_effort_not_supported` and `conflicting_template_option` for its options (TMPL-3, 5).
         """
+        ...
+
+    def fewest_tokens(self, characters: int) -> int:
+        """A lower bound of the tokens of a prompt whose messages have this much text, white space around each
+        message not counted. Cheap: it lets a prompt be refused that is far too long to be looked at."""
         ...
 
     def token_bytes(self, token_id: int) -> bytes:

@@ -35,8 +35,13 @@ class EngineLink(Protocol):
         """Ids that have ended are ignored."""
         ...
 
-    async def stop(self) -> None:
-        """End the engine; what is still open ends with ServiceUnavailable. May be called at any time."""
+    def close(self, reason: str) -> None:
+        """Take no more work; what is open ends with ServiceUnavailable. The engine is still to be stopped."""
+        ...
+
+    async def stop(self, *, grace_seconds: float | None = None) -> None:
+        """End the engine; what is still open ends with ServiceUnavailable. May be called at any time.
+        `grace_seconds` is how long it may take by itself; None is the link's own bound."""
         ...
 
 
@@ -64,10 +69,10 @@ class LinkState:
             )
         self.failure = None
 
-    def open(self, request_id: int, on_end: Callable[[], None]) -> RequestEvents:
+    def open(self, request_id: int, on_end: Callable[[], None], on_overflow: Callable[[], None]) -> RequestEvents:
         if self.failure is not None:
             raise ServiceUnavailable(self.failure)
-        return self._table.open(request_id, on_end)
+        return self._table.open(request_id, on_end, on_overflow)
 
     def fail(self, reason: str) -> None:
         """The engine is gone, and nobody asked it to go. The first reason stands."""

@@ -39,7 +39,7 @@ class InlineLink:
         await asyncio.sleep(0)
 
     def submit(self, message: Submit, on_end: Callable[[], None]) -> RequestEvents:
-        events = self._state.open(message.request_id, on_end)
+        events = self._state.open(message.request_id, on_end, lambda: self.cancel(message.request_id))
         self._engine.post(message)
         return events
 
@@ -47,9 +47,14 @@ class InlineLink:
         if self._state.failure is None:
             self._engine.post(Cancel(request_id=request_id))
 
-    async def stop(self) -> None:
+    def close(self, reason: str) -> None:
+        self._state.close(reason)
+
+    async def stop(self, *, grace_seconds: float | None = None) -> None:
+        """A thread cannot be ended: past the grace time it is left to itself."""
         if self._started:
-            await asyncio.to_thread(self._engine.stop, timeout_seconds=STOP_SECONDS)
+            grace_seconds = STOP_SECONDS if grace_seconds is None else grace_seconds
+            await asyncio.to_thread(self._engine.stop, timeout_seconds=grace_seconds)
         self._state.close("it has been stopped")
 
     def _publish(self, message: EngineMessage) -> None:

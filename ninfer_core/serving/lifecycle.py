@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -93,13 +95,28 @@ async def _serve(
                 capacity=plan.capacities.max_concurrency + plan.capacities.max_pending_requests,
                 log=log,
             )
-            server = HTTPServer(app, log, on_listening=lambda: _log_ready(log, plan, settings, url, clock))
+            server = HTTPServer(
+                app,
+                log,
+                on_listening=lambda: _log_ready(log, plan, settings, url, clock),
+                on_drain_end=lambda: link.close("the server is shutting down"),
+            )
             with _stopped_by_signals(server):
                 await server.run_on(listener)
+            if server.force_exit:
+                await _end_at_once(link, log)
             await service.close()
         finally:
             await link.stop()
     log.info("stopped")
+
+
+async def _end_at_once(link: EngineLink, log: Log) -> None:
+    """An ordinary exit would wait for the threads that still prepare prompts."""
+    await link.stop(grace_seconds=0)
+    log.warning("stopped_at_once")
+    sys.stderr.flush()
+    os._exit(1)
 
 
 def _context(plan: ExecutionPlan, settings: ServerSettings, service: EngineService) -> ProtocolContext:

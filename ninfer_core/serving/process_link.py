@@ -70,7 +70,7 @@ class ProcessLink:
         self._listener = asyncio.create_task(self._listen(reader))
 
     def submit(self, message: Submit, on_end: Callable[[], None]) -> RequestEvents:
-        events = self._state.open(message.request_id, on_end)
+        events = self._state.open(message.request_id, on_end, lambda: self.cancel(message.request_id))
         self._post(message)
         return events
 
@@ -78,14 +78,20 @@ class ProcessLink:
         if self._state.failure is None:
             self._post(Cancel(request_id=request_id))
 
-    async def stop(self) -> None:
+    def close(self, reason: str) -> None:
+        self._state.close(reason)
+
+    async def stop(self, *, grace_seconds: float | None = None) -> None:
+        """Past the grace time the process is killed."""
         self._state.close("it has been stopped")
         if self._process is None:
             return
-        if self._writer is not None and not self._writer.is_closing():
+        if grace_seconds == 0:
+            self._process.kill()
+        elif self._writer is not None and not self._writer.is_closing():
             self._post(Shutdown(drain=False))
         try:
-            await asyncio.to_thread(self._process.wait, STOP_SECONDS)
+            await asyncio.to_thread(self._process.wait, grace_seconds or STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             await asyncio.to_thread(self._process.wait)

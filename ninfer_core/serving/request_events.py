@@ -7,11 +7,13 @@ own answer, and never the engine.
 from __future__ import annotations
 
 import asyncio
+import io
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ninfer_core.api.errors import (
+    ClientTooSlow,
     ContextLengthExceeded,
     ErrorCategory,
     GenerationFailed,
@@ -54,29 +56,40 @@ def reported_error(failed: Failed) -> RequestError:
     return error
 
 
+MAX_UNREAD_CHARACTERS = 4 * 2**20
+"""Text kept for one reader. A reader that takes nothing at all is given up long before a model has written this."""
+
+
 @dataclass(slots=True)
 class _Text:
     channel: Channel
-    pieces: list[str] = field(default_factory=list)
+    buffer: io.StringIO = field(default_factory=io.StringIO)
 
 
 class RequestEvents:
-    """One request's events, read by one reader. `on_end` is called once, when no more will come."""
+    """One request's events, read by one reader. `on_end` is called once, when no more will come; `on_overflow` when
+    the reader has left too much unread: it gets ClientTooSlow, and whatever still comes is dropped."""
 
-    def __init__(self, on_end: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        on_end: Callable[[], None],
+        on_overflow: Callable[[], None],
+        max_unread_characters: int = MAX_UNREAD_CHARACTERS,
+    ) -> None:
         self._pending: deque[GenerationEvent | _Text] = deque()
         self._error: RequestError | None = None
         self._arrived = asyncio.Event()
         self._on_end = on_end
+        self._on_overflow = on_overflow
+        self._max_unread_characters = max_unread_characters
+        self._unread_characters = 0
         self.ended = False
 
     def push(self, event: GenerationEvent) -> None:
         if self.ended:
             return
-        if isinstance(event, TextDelta):
-            self._push_text(event)
-        else:
-            self._pending.append(event)
+        if self._error is None:
+            self._keep(event)
         if isinstance(event, Finished):
             self._end()
         self._arrived.set()
@@ -84,7 +97,7 @@ class RequestEvents:
     def fail(self, error: RequestError) -> None:
         """What was pushed before is still read, then the error is raised."""
         if not self.ended:
-            self._error = error
+            self._error = self._error or error
             self._end()
             self._arrived.set()
 
@@ -98,14 +111,29 @@ class RequestEvents:
             self._arrived.clear()
             await self._arrived.wait()
         event = self._pending.popleft()
-        return TextDelta(channel=event.channel, text="".join(event.pieces)) if isinstance(event, _Text) else event
+        if not isinstance(event, _Text):
+            return event
+        text = event.buffer.getvalue()
+        self._unread_characters -= len(text)
+        return TextDelta(channel=event.channel, text=text)
+
+    def _keep(self, event: GenerationEvent) -> None:
+        if not isinstance(event, TextDelta):
+            self._pending.append(event)
+            return
+        self._push_text(event)
+        self._unread_characters += len(event.text)
+        if self._unread_characters > self._max_unread_characters:
+            self._error = ClientTooSlow(unread_characters=self._unread_characters)
+            self._pending.clear()
+            self._on_overflow()
 
     def _push_text(self, delta: TextDelta) -> None:
         last = self._pending[-1] if self._pending else None
         if not isinstance(last, _Text) or last.channel != delta.channel:
             last = _Text(delta.channel)
             self._pending.append(last)
-        last.pieces.append(delta.text)
+        last.buffer.write(delta.text)
 
     def _end(self) -> None:
         self.ended = True
@@ -118,12 +146,12 @@ class EventTable:
     def __init__(self) -> None:
         self._open: dict[int, RequestEvents] = {}
 
-    def open(self, request_id: int, on_end: Callable[[], None]) -> RequestEvents:
+    def open(self, request_id: int, on_end: Callable[[], None], on_overflow: Callable[[], None]) -> RequestEvents:
         def forget() -> None:
             del self._open[request_id]
             on_end()
 
-        events = RequestEvents(forget)
+        events = RequestEvents(forget, on_overflow)
         self._open[request_id] = events
         return events
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Iterator
@@ -15,12 +16,16 @@ from ninfer_core.telemetry import Log, forward_standard_logging
 DRAIN_SECONDS = 30
 """How long requests that are running at a SIGTERM may take to finish; then they are cut."""
 
+_CUT_SECONDS = 2
+"""How long requests that were told of the end of the drain may take to tell their clients."""
+
 IDLE_SECONDS = 75
 """How long an idle connection is kept: longer than the pools of usual clients, so that they close it, not we."""
 
 
 class HTTPServer(uvicorn.Server):
-    """Serves until `stop`. `on_listening` is called once the socket accepts connections."""
+    """Serves until `stop`. `on_listening` is called once the socket accepts connections, `on_drain_end` when what is
+    running has had its time and has to end."""
 
     def __init__(
         self,
@@ -28,6 +33,7 @@ class HTTPServer(uvicorn.Server):
         log: Log,
         *,
         on_listening: Callable[[], None],
+        on_drain_end: Callable[[], None] = lambda: None,
         drain_seconds: int = DRAIN_SECONDS,
     ) -> None:
         config = uvicorn.Config(
@@ -40,11 +46,13 @@ class HTTPServer(uvicorn.Server):
             access_log=False,
             server_header=False,
             timeout_keep_alive=IDLE_SECONDS,
-            timeout_graceful_shutdown=drain_seconds,
+            timeout_graceful_shutdown=drain_seconds + _CUT_SECONDS,
         )
         super().__init__(config)
         self._log = log
         self._on_listening = on_listening
+        self._on_drain_end = on_drain_end
+        self._drain_seconds = drain_seconds
 
     async def run_on(self, listener: socket.socket) -> None:
         """Serve `listener` until the end of the drain. Raises StartFailed when it cannot listen."""
@@ -62,6 +70,7 @@ class HTTPServer(uvicorn.Server):
         else:
             self._log.info("draining", connections=len(self.server_state.connections))
             self.should_exit = True
+            asyncio.get_running_loop().call_later(self._drain_seconds, self._on_drain_end)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)

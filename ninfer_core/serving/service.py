@@ -100,6 +100,7 @@ class EngineService:
     async def _start(
         self, request: GenerationRequest, request_id: int, received: float, place: Place
     ) -> EngineGeneration:
+        self._refuse_hopeless(request)
         prompt = self._checked(await self._prepare(request, received, place))
         submit = self._submit(request, prompt, request_id, received)
         # Two parties hold the place from here on: the engine, and whoever reads the answer.
@@ -141,6 +142,12 @@ class EngineService:
     def _deadline(self, received: float) -> float:
         """Of preparation and the wait for admission together (contract EXEC-5)."""
         return received + self._plan.capacities.pending_timeout_ms / 1000
+
+    def _refuse_hopeless(self, request: GenerationRequest) -> None:
+        """Rendering and tokenizing megabytes takes a thread for seconds, only to count what cannot fit."""
+        fewest = self._frontend.fewest_tokens(sum(len(message.text.strip()) for message in request.messages))
+        if fewest > self.model.max_context:
+            raise ContextLengthExceeded(prompt_tokens=fewest, max_context=self.model.max_context, at_least=True)
 
     def _checked(self, prompt: PreparedPrompt) -> PreparedPrompt:
         """A prompt of exactly the ceiling fits; it just leaves no room for an answer (contract MEDIA-2)."""

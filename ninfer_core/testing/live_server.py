@@ -114,7 +114,13 @@ async def _serve(
     try:
         async with application() as (app, service):
             with listening_socket("127.0.0.1", 0) as listener:
-                server = HTTPServer(app, log, on_listening=handover.ready.set, drain_seconds=drain_seconds)
+                server = HTTPServer(
+                    app,
+                    log,
+                    on_listening=handover.ready.set,
+                    on_drain_end=lambda: link.close("the server is shutting down"),
+                    drain_seconds=drain_seconds,
+                )
                 handover.server = LiveServer(
                     base_url=f"http://127.0.0.1:{listener.getsockname()[1]}",
                     service=service,

@@ -212,6 +212,9 @@ class SimulatedFrontend:
             resolved=TemplateOptions(enable_thinking=thinking, preserve_thinking=defaults.preserve_thinking),
         )
 
+    def fewest_tokens(self, characters: int) -> int:
+        return characters // 4
+
     def token_bytes(self, token_id: int) -> bytes:
         return bytes([token_id]) if token_id < 256 else b""
 

@@ -60,10 +60,10 @@ def test_a_loss_is_logged_once_and_its_first_reason_stands() -> None:
         stream = io.StringIO()
         state = LinkState("d", create_log("info", stream))
         with pytest.raises(ServiceUnavailable, match="it is starting"):
-            state.open(1, lambda: None)
+            state.open(1, lambda: None, lambda: None)
         state.failure = None
         ended: list[int] = []
-        events = state.open(1, lambda: ended.append(1))
+        events = state.open(1, lambda: ended.append(1), lambda: None)
         state.receive(Fatal(code="engine_failed", message="the device is gone"))
         state.fail("the engine process has ended")
         assert ended == [1]

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ninfer_core.api.errors import ErrorCategory, RequestError
+from ninfer_core.api.errors import ClientTooSlow, ErrorCategory, RequestError
 from ninfer_core.api.service import Admitted, Finished, GenerationEvent, TextDelta, Timings, Usage
 from ninfer_core.engine.messages import Event, Failed
 from ninfer_core.serving.request_events import EventTable, RequestEvents, reported_error
@@ -29,7 +29,7 @@ async def read_all(events: RequestEvents) -> list[GenerationEvent]:
 def test_text_that_nobody_reads_is_kept_as_one_piece_for_each_run_of_a_channel() -> None:
     async def run() -> None:
         ended: list[bool] = []
-        events = RequestEvents(lambda: ended.append(True))
+        events = RequestEvents(lambda: ended.append(True), lambda: None)
         events.push(ADMITTED)
         for _ in range(1000):
             events.push(TextDelta(channel="reasoning", text="a"))
@@ -50,7 +50,7 @@ def test_text_that_nobody_reads_is_kept_as_one_piece_for_each_run_of_a_channel()
 
 def test_a_reader_that_waits_is_woken() -> None:
     async def run() -> None:
-        events = RequestEvents(lambda: None)
+        events = RequestEvents(lambda: None, lambda: None)
         reading = asyncio.create_task(read_all(events))
         for event in (ADMITTED, TextDelta(channel="content", text="x"), FINISHED):
             await asyncio.sleep(0)
@@ -62,7 +62,7 @@ def test_a_reader_that_waits_is_woken() -> None:
 
 def test_what_came_before_a_failure_is_read_first() -> None:
     async def run() -> None:
-        events = RequestEvents(lambda: None)
+        events = RequestEvents(lambda: None, lambda: None)
         events.push(ADMITTED)
         events.fail(RequestError("gone"))
         events.push(FINISHED)
@@ -77,7 +77,7 @@ def test_what_came_before_a_failure_is_read_first() -> None:
 def test_messages_are_told_apart_and_late_ones_ignored() -> None:
     async def run() -> None:
         table = EventTable()
-        first, second = (table.open(number, lambda: None) for number in (1, 2))
+        first, second = (table.open(number, lambda: None, lambda: None) for number in (1, 2))
         table.receive(Event(request_id=1, event=ADMITTED))
         table.receive(Failed(request_id=2, code="request_queue_timeout", message="waited", waited_ms=7))
         table.receive(Event(request_id=2, event=ADMITTED))
@@ -107,3 +107,24 @@ def test_messages_are_told_apart_and_late_ones_ignored() -> None:
 def test_reported_errors_keep_their_code_and_get_their_category(code: str, category: ErrorCategory) -> None:
     error = reported_error(Failed(request_id=1, code=code, message="m"))
     assert (error.code, error.category, error.message) == (code, category, "m")
+
+
+@pytest.mark.contract("EXEC-21")
+def test_a_reader_that_leaves_too_much_is_given_up_and_the_rest_dropped() -> None:
+    async def run() -> None:
+        happened: list[str] = []
+        events = RequestEvents(lambda: happened.append("end"), lambda: happened.append("overflow"), 10)
+        events.push(TextDelta(channel="content", text="x" * 10))
+        assert await events.next() == TextDelta(channel="content", text="x" * 10)
+        for _ in range(20):
+            events.push(TextDelta(channel="content", text="y"))
+        assert happened == ["overflow"] and not events.ended, "the engine has not let go of it yet"
+        assert not events._pending
+        events.push(FINISHED)
+        assert happened == ["overflow", "end"]
+        with pytest.raises(ClientTooSlow) as raised:
+            await events.next()
+        assert raised.value.category is ErrorCategory.CANCELLED
+        assert "11 characters" in raised.value.message
+
+    asyncio.run(run())

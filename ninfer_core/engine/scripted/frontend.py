@@ -52,6 +52,9 @@ class ScriptedFrontend:
     def prepare(self, request: GenerationRequest, defaults: ThinkingDefaults) -> PreparedPrompt:
         return self._frontend.prepare(request, defaults)
 
+    def fewest_tokens(self, characters: int) -> int:
+        return self._frontend.fewest_tokens(characters)
+
     def token_bytes(self, token_id: int) -> bytes:
         if token_id < self._vocabulary.first_id:
             return self._frontend.token_bytes(token_id)

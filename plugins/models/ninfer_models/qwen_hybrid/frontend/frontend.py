@@ -66,6 +66,9 @@ class QwenFrontend:
             frontiers=prompt.frontiers,
         )
 
+    def fewest_tokens(self, characters: int) -> int:
+        return characters // self._tokenizer.most_characters_of_a_token
+
     def token_bytes(self, token_id: int) -> bytes:
         return self._tokenizer.token_bytes(token_id)
 

@@ -6,6 +6,7 @@ Invariant: `encode` gives a control id only for a `Control` piece; text never be
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,6 +23,8 @@ class Control(NamedTuple):
     token_id: int
     text: str
 
+
+_NORMALIZATION_FACTOR = 4
 
 Piece = str | Control
 """Rendered prompts are sequences of these: text between control tokens is one str."""
@@ -55,6 +58,13 @@ class QwenTokenizer:
     def encode_texts(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each text on its own. Other Python threads run meanwhile: only the batch call lets go of the GIL."""
         return [encoding.ids for encoding in self._model.encode_batch_fast(texts, add_special_tokens=False)]
+
+    @cached_property
+    def most_characters_of_a_token(self) -> int:
+        """An upper bound: a token's bytes, before the library composed their characters. Composing (NFC) makes
+        text at most three times shorter; four is beyond doubt."""
+        longest = max(map(len, self._model.get_vocab(with_added_tokens=False)))
+        return longest * _NORMALIZATION_FACTOR
 
     def token_bytes(self, token_id: int) -> bytes:
         """What a generated token adds to the text: nothing for withheld special tokens and unused rows."""
