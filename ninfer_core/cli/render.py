@@ -110,12 +110,12 @@ def prompt_report(frontend: Frontend, prompt: PreparedPrompt) -> str:
         *((name, str(value).lower()) for name, value in options.items() if value is not None),
     ]
     rows = [
-        (frontier.kind, "" if frontier.message is None else str(frontier.message), f"{frontier.tokens:,}")
+        (frontier.kind, *(_index(place) for place in (frontier.message, frontier.part)), f"{frontier.tokens:,}")
         for frontier in prompt.frontiers
     ]
     sections = [table(None, facts)]
     if rows:
-        sections.append(table(("FRONTIER", "MESSAGE", "TOKENS"), rows))
+        sections.append(table(("FRONTIER", "MESSAGE", "PART", "TOKENS"), rows))
     return "\n\n".join(sections)
 
 
@@ -126,3 +126,7 @@ def _renderer(frontend: Frontend) -> str:
         if capabilities.renderer_reason
         else capabilities.renderer
     )
+
+
+def _index(place: int | None) -> str:
+    return "" if place is None else str(place)

@@ -71,7 +71,8 @@ def test_json_has_text_ids_options_and_frontiers(
     assert document["renderer"] == "structured"
     assert document["options"] == {"enable_thinking": True, "reasoning_effort": "low", "preserve_thinking": False}
     assert document["frontiers"] == [
-        {"kind": each.kind, "tokens": each.tokens, "message": each.message} for each in expected.frontiers
+        {"kind": each.kind, "tokens": each.tokens, "message": each.message, "part": each.part}
+        for each in expected.frontiers
     ]
     assert "<|im_start|>system\nnow in French<|im_end|>\n<|im_start|>user\nq<|im_end|>\n" in document["text"]
 

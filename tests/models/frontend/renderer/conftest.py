@@ -14,7 +14,16 @@ from ninfer_models.qwen_hybrid.frontend.renderer import Recognition, recognise
 from ninfer_models.qwen_hybrid.frontend.template import ChatTemplate
 from ninfer_models.qwen_hybrid.frontend.vocabulary import ADDED_TOKENS
 
-from ninfer_core.api import GenerationRequest, Message, Role, TemplateOptions, TextPart, ToolCall, ToolDefinition
+from ninfer_core.api import (
+    CacheMark,
+    GenerationRequest,
+    Message,
+    Role,
+    TemplateOptions,
+    TextPart,
+    ToolCall,
+    ToolDefinition,
+)
 
 PIECES = (
     *("plain words", "The plan ", " 12,345.6", "\n", "\n\n", "\r\n", "\t", "  ", "\x1c", "\u2028", "\u00a0", "\ufeff"),
@@ -94,9 +103,13 @@ class Generator:
     def request(self) -> GenerationRequest:
         choose = self._random.choice
         thinking = choose((True, False, None))
+        messages = self.messages()
         return GenerationRequest(
-            messages=self.messages(),
+            messages=messages,
             tools=tuple(self.tool() for _ in range(choose((0, 0, 1, 3)))),
+            cache_marks=tuple(
+                CacheMark(message=choose((None, *range(len(messages)))), part=choose((None, 0, 1, 2))) for _ in range(4)
+            ),
             template=TemplateOptions(
                 enable_thinking=thinking,
                 preserve_thinking=choose((True, False, None)),

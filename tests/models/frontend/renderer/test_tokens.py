@@ -14,10 +14,12 @@ from ninfer_models.qwen_hybrid.frontend.renderer import tokenize
 from ninfer_models.qwen_hybrid.frontend.renderer.segments import Mark, Rendering, RequestText, Source, TemplateText
 
 from ninfer_core.api import (
+    CacheMark,
     Frontier,
     FrontierKind,
     GenerationRequest,
     InvalidPrompt,
+    MediaPart,
     Message,
     TemplateOptions,
     TextPart,
@@ -37,12 +39,14 @@ def say(role: Any, text: str, **more: Any) -> Message:
 def places(prepared: Any, tokenizer: Any) -> dict[tuple[str, int | None], str]:
     """The text before every frontier."""
     return {
-        (each.kind, each.message): b"".join(
-            tokenizer.control.text_of[i].encode() if i in tokenizer.control.text_of else tokenizer.token_bytes(i)
-            for i in prepared.token_ids[: each.tokens]
-        ).decode()
-        for each in prepared.frontiers
+        (each.kind, each.message): decoded(prepared.token_ids[: each.tokens], tokenizer) for each in prepared.frontiers
     }
+
+
+def decoded(token_ids: tuple[int, ...], tokenizer: Any) -> str:
+    """With control tokens."""
+    texts = tokenizer.control.text_of
+    return b"".join(texts[i].encode() if i in texts else tokenizer.token_bytes(i) for i in token_ids).decode()
 
 
 def is_head(found: dict[tuple[str, int | None], str], text: str) -> bool:
@@ -126,21 +130,79 @@ def test_the_ids_before_a_frontier_are_those_of_the_text_before_it(
         request = generator(seed, free=True).request()
         options = TemplateOptions(enable_thinking=seed % 2 == 0, preserve_thinking=seed % 3 == 0)
         try:
-            rendering = renderer.render(request.messages, request.tools, options)
+            rendering = renderer.render(request.messages, request.tools, options, cache_marks=request.cache_marks)
         except InvalidPrompt:
             continue
         ids, frontiers = tokenize(rendering, tokenizer)
         assert ids == tokenizer.encode(rendering.pieces)
-        by_mark = {(each.kind, each.message): each for each in frontiers}
+        assert [each.tokens for each in frontiers] == sorted(each.tokens for each in frontiers)
+        by_mark = {(each.kind, each.message, each.part): each for each in frontiers}
         for mark in rendering.marks:
             head = tokenizer.encode(Rendering(rendering.segments[: mark.segment], ()).pieces)
             exact = bool(head) and ids[: len(head)] == head
-            found = by_mark.get((mark.kind, mark.message))
+            found = by_mark.get((mark.kind, mark.message, mark.part))
             assert exact == (found is not None)
             if found is not None:
                 assert found.tokens == len(head)
             seen[mark.kind] = seen.get(mark.kind, 0) + exact
-    assert all(seen[kind] > 50 for kind in ("tools", "system", "message", "turn", "generation"))
+    assert all(seen[kind] > 50 for kind in get_args(FrontierKind))
+
+
+@pytest.mark.contract("PCACHE-3", "PCACHE-7", "ANTH-21", "ANTH-24")
+@pytest.mark.parametrize("style", STYLES)
+def test_cache_marks_have_frontiers_where_they_can(style: str, frontend_of: Any) -> None:
+    frontend = frontend_of(style)
+    tools = tuple(ToolDefinition(name=name, parameters={}, definition={"name": name}) for name in ("f", "g"))
+    picture = "<|vision_start|>"
+    messages = (
+        Message(role="system", content=(TextPart("See the pl"), TextPart("an first"), TextPart("   "))),
+        Message(role="user", content=(TextPart(" q1\n"), TextPart(picture), TextPart(" after"))),
+        say("assistant", "a1", reasoning="r", tool_calls=(CALL, CALL)),
+        say("tool", "r1"),
+        say("tool", "r2"),
+    )
+    wanted = {
+        (None, 0): '{"name": "f"}\n',
+        (None, 1): "</IMPORTANT>\n\n",
+        (0, 1): "the plan first",
+        (0, 2): "the plan first",
+        (1, 0): "user\nq1\n",
+        (1, 2): " after",
+        (1, None): " after<|im_end|>\n",
+        (2, 0): "</think>\n\na1",
+        (2, None): "</function>\n</tool_call><|im_end|>\n",
+        (3, 0): "r1",
+        (4, None): "r2\n</tool_response><|im_end|>\n",
+    }
+    # In the middle of a token; messages that there are not.
+    nowhere = [(0, 0), (5, None), (7, 3)]
+    marks = tuple(CacheMark(message=message, part=part) for message, part in (*wanted, *nowhere))
+    request = GenerationRequest(messages=messages, tools=tools, cache_marks=marks)
+    prepared = frontend.prepare(request, ThinkingDefaults())
+    bare = frontend.prepare(GenerationRequest(messages=messages, tools=tools), ThinkingDefaults())
+    assert (prepared.text, prepared.token_ids) == (bare.text, bare.token_ids)
+    assert tuple(each for each in prepared.frontiers if each.kind != "mark") == bare.frontiers
+    heads = {
+        (each.message, each.part): decoded(prepared.token_ids[: each.tokens], frontend._tokenizer)
+        for each in prepared.frontiers
+        if each.kind == "mark"
+    }
+    assert set(heads) == set(wanted)
+    for place, end in wanted.items():
+        assert prepared.text.startswith(heads[place]) and heads[place].endswith(end), place
+    counts = [each.tokens for each in prepared.frontiers]
+    assert counts == sorted(counts)
+
+
+def test_a_mark_after_a_picture_is_after_its_closing_token(known: Callable[[str], Any]) -> None:
+    image = MediaPart(modality="image", source="data:,")
+    user = Message(role="user", content=(TextPart("see"), image, TextPart("now")))
+    options = TemplateOptions(enable_thinking=False, preserve_thinking=True)
+    rendering = known("3.8").renderer.render((user,), (), options, cache_marks=(CacheMark(message=0, part=1),))
+    (mark,) = [mark for mark in rendering.marks if mark.kind == "mark"]
+    assert Rendering(rendering.segments[: mark.segment], ()).text.endswith(
+        "see<|vision_start|><|image_pad|><|vision_end|>"
+    )
 
 
 def test_a_mark_inside_a_token_is_no_frontier(frontend_of: Any) -> None:

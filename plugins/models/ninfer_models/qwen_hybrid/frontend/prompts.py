@@ -70,7 +70,9 @@ class StructuredPrompts:
             thinks = self._profile.always_thinks if resolved.enable_thinking is None else resolved.enable_thinking
             check_continuation(messages, thinks=thinks)
         options = TemplateOptions(**template_variables(request.template, resolved))
-        rendering = self._renderer.render(messages, request.tools, options, continue_final=request.continue_final)
+        rendering = self._renderer.render(
+            messages, request.tools, options, cache_marks=request.cache_marks, continue_final=request.continue_final
+        )
         rendered = RenderedPrompt(rendering.text, rendering.pieces)
         if len(rendered.text) > MAX_PROMPT_CHARACTERS:
             raise InvalidPrompt(

@@ -54,6 +54,7 @@ class Mark(NamedTuple):
     kind: FrontierKind
     segment: int
     message: int | None = None
+    part: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ninfer_core.api import FrontierKind, InvalidPrompt, MediaPart, Message, TemplateOptions, ToolDefinition
+from ninfer_core.api import CacheMark, FrontierKind, InvalidPrompt, MediaPart, Message, TemplateOptions, ToolDefinition
 from ninfer_models.qwen_hybrid.frontend.control_tokens import THINK_CLOSE, THINK_OPEN, ControlTokens
+from ninfer_models.qwen_hybrid.frontend.renderer.cache_places import with_cache_marks
 from ninfer_models.qwen_hybrid.frontend.renderer.dialect import Dialect
 from ninfer_models.qwen_hybrid.frontend.renderer.layout import RESPONSE_CLOSE, RESPONSE_OPEN, Layout
 from ninfer_models.qwen_hybrid.frontend.renderer.segments import Mark, Rendering, RequestText, Segment, Source
@@ -35,6 +36,7 @@ class StructuredRenderer:
         tools: Sequence[ToolDefinition],
         options: TemplateOptions,
         *,
+        cache_marks: Sequence[CacheMark] = (),
         continue_final: bool = False,
     ) -> Rendering:
         """`options` are what a template would be given: None is a variable that is not set.
@@ -62,7 +64,7 @@ class StructuredRenderer:
         written.add(self.dialect.prologues[options.enable_thinking])
         if continue_final:
             written.add(self._unstripped(messages[-1], len(messages) - 1).lstrip().segments)
-        return written.rendering()
+        return Rendering(tuple(written.segments), with_cache_marks(written.segments, written.marks, cache_marks))
 
     def _content(self, message: Message, index: int) -> SourcedText:
         """Stripped at both ends, as templates do with every message."""
@@ -209,6 +211,3 @@ class _Written:
 
     def mark(self, kind: FrontierKind, message: int | None = None) -> None:
         self.marks.append(Mark(kind, len(self.segments), message))
-
-    def rendering(self) -> Rendering:
-        return Rendering(tuple(self.segments), tuple(self.marks))

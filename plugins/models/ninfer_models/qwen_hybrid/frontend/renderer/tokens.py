@@ -36,7 +36,7 @@ def tokenize(rendering: Rendering, tokenizer: QwenTokenizer) -> tuple[tuple[int,
 
 
 def _frontier(mark: Mark, tokens: int) -> Frontier:
-    return Frontier(kind=mark.kind, tokens=tokens, message=mark.message)
+    return Frontier(kind=mark.kind, tokens=tokens, message=mark.message, part=mark.part)
 
 
 def _places(rendering: Rendering) -> list[tuple[int, int]]:
