@@ -5,15 +5,11 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +18,17 @@ import openai
 import pytest
 
 from ninfer_core.testing.event_streams import data_payloads
+from ninfer_core.testing.server_process import (
+    ServerProcess,
+    is_alive,
+    serve_command,
+    serve_environment,
+    server_process,
+    until,
+)
 from ninfer_core.testing.tiny import write_tiny_artifact
 
 CHAT = "/v1/chat/completions"
-START_SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -37,95 +40,18 @@ def body(**fields: Any) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 12, "seed": 1} | fields
 
 
-def until(condition: Callable[[], bool], seconds: float) -> float:
-    begin = time.monotonic()
-    while not condition():
-        assert time.monotonic() - begin < seconds, f"it did not come true in {seconds} s"
-        time.sleep(0.02)
-    return time.monotonic() - begin
-
-
-def command(*arguments: str) -> list[str]:
-    program = "import sys; from ninfer_core.cli.main import main; sys.exit(main())"
-    return [sys.executable, "-c", program, "serve", *arguments]
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "OMP_NUM_THREADS": "1"}
-
-
-@dataclass
-class Served:
-    """A running server; `log` grows as it writes."""
-
-    process: subprocess.Popen[str]
-    log: list[str] = field(default_factory=list)
-    _reader: threading.Thread | None = None
-
-    def follow(self) -> None:
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def wait_ready(self) -> None:
-        until(lambda: self.ready_line is not None or self.process.poll() is not None, START_SECONDS)
-        assert self.ready_line is not None, "".join(self.log)
-
-    @property
-    def ready_line(self) -> str | None:
-        return next((line for line in list(self.log) if " ready " in line), None)
-
-    @property
-    def url(self) -> str:
-        assert self.ready_line is not None
-        found = re.search(r"url=(\S+)", self.ready_line)
-        assert found is not None
-        return found.group(1)
-
-    def engine_id(self) -> int:
-        """Of the engine process: the only child of the front."""
-        found = subprocess.run(
-            ["ps", "-o", "pid=", "--ppid", str(self.process.pid)], capture_output=True, text=True, check=True
-        )
-        (number,) = found.stdout.split()
-        return int(number)
-
-    def _read(self) -> None:
-        assert self.process.stderr is not None
-        self.log.extend(iter(self.process.stderr.readline, ""))
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
-
-
-@contextmanager
-def serving(artifact: Path, *arguments: str) -> Iterator[Served]:
-    started = subprocess.Popen(
-        command(str(artifact), "--device", "cpu", "--port", str(free_port()), *arguments),
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    )
-    served = Served(started)
-    served.follow()
-    try:
-        served.wait_ready()
-        yield served
-    finally:
-        started.kill()
-        started.wait()
+def serving(artifact: Path, *arguments: str) -> AbstractContextManager[ServerProcess]:
+    return server_process(str(artifact), *arguments)
 
 
 @pytest.fixture(scope="module")
-def served(artifact: Path) -> Iterator[Served]:
+def served(artifact: Path) -> Iterator[ServerProcess]:
     with serving(artifact, "--max-concurrency", "8", "--kv-capacity", "16384", "--max-context", "2048") as running:
         yield running
 
 
 @pytest.mark.contract("GEN-2", "OLOG-1", "OLOG-2", "OLOG-3")
-def test_the_ready_line_says_what_runs(served: Served) -> None:
+def test_the_ready_line_says_what_runs(served: ServerProcess) -> None:
     line = served.ready_line
     assert line is not None
     for part in (
@@ -142,7 +68,7 @@ def test_the_ready_line_says_what_runs(served: Served) -> None:
 
 
 @pytest.mark.contract("EXEC-1", "EXEC-2")
-def test_eight_clients_get_what_one_at_a_time_gets(served: Served) -> None:
+def test_eight_clients_get_what_one_at_a_time_gets(served: ServerProcess) -> None:
     with httpx.Client(base_url=served.url, timeout=60) as http:
 
         def ask(number: int) -> tuple[str, str]:
@@ -155,7 +81,7 @@ def test_eight_clients_get_what_one_at_a_time_gets(served: Served) -> None:
             assert list(pool.map(ask, range(8))) == alone
 
 
-def test_the_official_client(served: Served) -> None:
+def test_the_official_client(served: ServerProcess) -> None:
     question: Any = [{"role": "user", "content": "hi"}]
     with openai.OpenAI(base_url=served.url + "/v1", api_key="-", max_retries=0, timeout=60) as sdk:
         options: dict[str, Any] = {"model": "tiny-random", "messages": question, "max_tokens": 12, "temperature": 0}
@@ -166,18 +92,18 @@ def test_the_official_client(served: Served) -> None:
             sdk.chat.completions.create(**{**options, "temperature": 7})
 
 
-def test_a_second_server_on_the_port_fails_clearly_and_at_once(served: Served, artifact: Path) -> None:
+def test_a_second_server_on_the_port_fails_clearly_and_at_once(served: ServerProcess, artifact: Path) -> None:
     port = served.url.rsplit(":", 1)[1]
     second = subprocess.run(
-        command(str(artifact), "--device", "cpu", "--port", port),
-        capture_output=True, text=True, timeout=60, env=environment(), check=False,
+        serve_command(str(artifact), "--device", "cpu", "--port", port),
+        capture_output=True, text=True, timeout=60, env=serve_environment(), check=False,
     )  # fmt: skip
     assert second.returncode == 1
     assert f"start_failed: port {port} on 127.0.0.1 is in use" in second.stderr
 
 
 @pytest.mark.contract("GEN-18")
-def test_a_disconnect_in_mid_stream_frees_the_row(served: Served) -> None:
+def test_a_disconnect_in_mid_stream_frees_the_row(served: ServerProcess) -> None:
     with httpx.Client(base_url=served.url, timeout=60) as http:
         with http.stream("POST", CHAT, json=body(stream=True, max_tokens=1900, stop=["\x00never"])) as answer:
             next(answer.iter_bytes())
@@ -204,18 +130,12 @@ def test_a_killed_engine_ends_its_requests_and_the_front_lives(artifact: Path) -
         assert served.process.wait(10) == 0
 
 
-def _is_alive(process_id: int) -> bool:
-    """Whether it still runs: a zombie that nobody has waited for does not."""
-    status = Path(f"/proc/{process_id}/status")
-    return status.exists() and "State:\tZ" not in status.read_text()
-
-
 def test_a_killed_front_takes_its_engine_along(artifact: Path) -> None:
     with serving(artifact) as served:
         engine = served.engine_id()
         served.process.kill()
         served.process.wait()
-        until(lambda: not _is_alive(engine), 5)
+        until(lambda: not is_alive(engine), 5)
 
 
 def test_a_drain_finishes_what_runs_and_exits_cleanly(artifact: Path) -> None:
@@ -229,7 +149,7 @@ def test_a_drain_finishes_what_runs_and_exits_cleanly(artifact: Path) -> None:
                 received += piece
         assert received.endswith(b"data: [DONE]\n\n")
         assert served.process.wait(10) == 0
-        assert not _is_alive(engine)
+        assert not is_alive(engine)
 
 
 @pytest.mark.parametrize(
@@ -243,8 +163,8 @@ def test_a_drain_finishes_what_runs_and_exits_cleanly(artifact: Path) -> None:
 )
 def test_wrong_options_end_the_start(artifact: Path, arguments: tuple[str, ...], said: str) -> None:
     failed = subprocess.run(
-        command(str(artifact), "--device", "cpu", *arguments),
-        capture_output=True, text=True, timeout=60, env=environment(), check=False,
+        serve_command(str(artifact), "--device", "cpu", *arguments),
+        capture_output=True, text=True, timeout=60, env=serve_environment(), check=False,
     )  # fmt: skip
     assert failed.returncode == 2
     assert said in failed.stderr
