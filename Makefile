@@ -8,7 +8,7 @@ PROJECTS := -e '.[dev]' -e plugins/protocols -e plugins/models -e plugins/kvform
 # Small tensors run slower on several threads than on one.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: serve test test-long test-gpu lint bench clean
+.PHONY: serve test test-long test-clients test-gpu lint bench clean
 
 serve: $(READY) ## Serve the embedded model on http://127.0.0.1:8080; make serve OPTIONS='--port 9000'
 	$(BIN)/ninfer serve $(OPTIONS)
@@ -18,6 +18,12 @@ test: $(READY) ## All tests but the long ones
 
 test-long: $(READY) ## The long tests
 	$(BIN)/python -m pytest -m 'long and not gpu' $(OPTIONS)
+
+# The suites are asynchronous in part, and their clients outlive one test.
+test-clients: $(READY) ## LangChain's standard suites over its clients; installs them first
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[clients]'
+	$(BIN)/python -m pytest tests/clients/test_langchain.py -o asyncio_mode=auto \
+	-o asyncio_default_test_loop_scope=session $(OPTIONS)
 
 test-gpu: $(READY) ## Tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu $(OPTIONS)
