@@ -1,5 +1,6 @@
 # Every target sets up .venv by itself. Needs Python 3.11 or newer: make PYTHON=/path/to/python3.12 serve
 PYTHON ?= python3
+CODEX ?= codex
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ninfer-ready
@@ -8,7 +9,7 @@ PROJECTS := -e '.[dev]' -e plugins/protocols -e plugins/models -e plugins/kvform
 # Small tensors run slower on several threads than on one.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: serve test test-long test-clients test-gpu lint bench clean
+.PHONY: serve test test-long test-clients test-gpu test-codex lint bench clean
 
 serve: $(READY) ## Serve the embedded model on http://127.0.0.1:8080; make serve OPTIONS='--port 9000'
 	$(BIN)/ninfer serve $(OPTIONS)
@@ -27,6 +28,9 @@ test-clients: $(READY) ## LangChain's standard suites over its clients; installs
 
 test-gpu: $(READY) ## Tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu $(OPTIONS)
+
+test-codex: $(READY) ## The Codex CLI against a server of scripted answers; make test-codex CODEX=/path/to/codex
+	CODEX_COMMAND=$(CODEX) $(BIN)/python -m pytest tests/clients/test_codex.py $(OPTIONS)
 
 lint: $(READY)
 	$(BIN)/ruff check .
