@@ -113,7 +113,7 @@ def save(plan: ExecutionPlan, figures: list[Measurement], phases: dict[str, floa
     document: dict[str, Any] = {
         "digest": plan.digest,
         "plan": plan,
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),
         "threads": torch.get_num_threads(),
         "start_seconds": phases,
         "figures": figures,
