@@ -83,8 +83,9 @@ class ChatTemplate:
         try:
             text = template.decode()
             tree = environment.parse(text)
-            self.variables = frozenset(meta.find_undeclared_variables(tree))
             marker.tree(tree)
+            # Of a tree of its own: the search changes the one it is given.
+            self.variables = frozenset(meta.find_undeclared_variables(environment.parse(text)))
             self._plain = environment.from_string(text)
             self._marked = environment.from_string(tree)
         except (UnicodeDecodeError, jinja2.TemplateError, RecursionError) as error:
