@@ -86,6 +86,7 @@ def test_every_field_has_a_case() -> None:
     "RESP-12",
     "RESP-16",
     "RESP-18",
+    "RESP-19",
     "RESP-20",
     "RESP-21",
     "PCACHE-8",
@@ -96,7 +97,7 @@ def test_what_is_accepted(connect: Connect, field: str, value: object) -> None:
     connect().create(**{field: value})
 
 
-@pytest.mark.contract("RESP-7", "RESP-8", "RESP-17", "RESP-18", "RESP-22", "RESP-74", "IMPL-17", "ERR-7")
+@pytest.mark.contract("RESP-7", "RESP-8", "RESP-17", "RESP-18", "RESP-19", "RESP-22", "RESP-74", "IMPL-17", "ERR-7")
 @pytest.mark.parametrize(("field", "value", "code"), REFUSED)
 def test_what_is_refused_by_name(connect: Connect, field: str, value: object, code: str) -> None:
     error = connect().refusal(**{field: value})

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ninfer_core.api import CacheSession, TextPart
+from ninfer_core.api import CacheSession, MediaPart, TextPart
 from ninfer_core.testing.scripted_service import Script
 
 Connect = Callable[..., Any]
@@ -51,6 +51,15 @@ def test_names_in_a_chain_find_back_to_the_model(connect: Connect) -> None:
     assert connection.service.requests[-1].messages[1].tool_calls[0].name == "maps__look"
     connection.create(input=[{"role": "user", "content": "Say OK."}, call, result], tools=space)
     assert connection.service.requests[-1].messages == connection.service.requests[-2].messages
+
+
+@pytest.mark.contract("RESP-41")
+def test_a_chain_keeps_the_address_of_an_image_and_not_its_bytes(connect: Connect) -> None:
+    connection = connect()
+    url = "https://example.org/a.png"
+    first = connection.create(input=[{"role": "user", "content": [{"type": "input_image", "image_url": url}]}])
+    connection.create(input="And now?", previous_response_id=first["id"])
+    assert connection.service.requests[-1].messages[0].content == (MediaPart(modality="image", source=url),)
 
 
 @pytest.mark.contract("RESP-2")
