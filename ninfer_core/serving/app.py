@@ -19,7 +19,7 @@ from ninfer_core.serving.asgi import Application
 from ninfer_core.serving.authentication import AuthenticationLayer
 from ninfer_core.serving.body import BodyLayer
 from ninfer_core.serving.cors import CORSLayer
-from ninfer_core.serving.disconnect import DisconnectLayer
+from ninfer_core.serving.disconnect import STALL_SECONDS, DisconnectLayer
 from ninfer_core.serving.envelope import EnvelopeLayer
 from ninfer_core.serving.errors import ErrorForms, framework_problem
 from ninfer_core.serving.health import health_handler
@@ -37,10 +37,13 @@ def create_app(
     max_request_bytes: int,
     capacity: int,
     log: Log,
+    stall_seconds: float = STALL_SECONDS,
 ) -> Application:
-    """The application of one server. `capacity` is the number of requests it holds at most (contract EXEC-4)."""
+    """The application of one server. `capacity` is the number of requests it holds at most (contract EXEC-4);
+    clients that take nothing for `stall_seconds` are given up."""
     forms = ErrorForms(protocols)
-    app: Application = DisconnectLayer(cast("Application", _litestar(model, protocols, is_available, forms)))
+    litestar = cast("Application", _litestar(model, protocols, is_available, forms))
+    app: Application = DisconnectLayer(litestar, stall_seconds=stall_seconds)
     app = BodyLayer(app, max_bytes=max_request_bytes, capacity=capacity)
     if api_key is not None:
         app = AuthenticationLayer(app, api_key)

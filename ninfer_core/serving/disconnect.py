@@ -11,6 +11,7 @@ import asyncio
 
 from ninfer_core.api.errors import RequestCancelled
 from ninfer_core.serving.asgi import Application, Message, Receive, Scope, Send
+from ninfer_core.serving.exchange import exchange_scope
 
 STALL_SECONDS = 60.0
 """Longest wait for a client to take what is sent to it, once the connection's buffers are full."""
@@ -37,11 +38,15 @@ class DisconnectLayer:
             application.cancel()
             watcher.cancel()
             await asyncio.gather(application, watcher, return_exceptions=True)
+        if exchange.stalled:
+            raise RequestCancelled
         if not application.cancelled():
             application.result()
 
     async def _run(self, scope: Scope, exchange: _Exchange) -> None:
-        await self._app(scope, exchange.receive, exchange.send)
+        # In the same step as the last piece is sent, so that the client's next request finds everything given back.
+        with exchange_scope():
+            await self._app(scope, exchange.receive, exchange.send)
 
 
 class _Exchange:
@@ -53,6 +58,7 @@ class _Exchange:
         self._stall_seconds = stall_seconds
         self.gone = asyncio.Event()
         self.complete = False
+        self.stalled = False
 
     async def receive(self) -> Message:
         if self._body is not None:
@@ -68,7 +74,9 @@ class _Exchange:
             async with asyncio.timeout(self._stall_seconds):
                 await self._send(message)
         except TimeoutError:
-            raise RequestCancelled from None
+            # As if cancelled from outside: an error would make the framework send an answer about it.
+            self.stalled = True
+            raise asyncio.CancelledError from None
 
 
 async def _until_gone(receive: Receive, exchange: _Exchange) -> None:

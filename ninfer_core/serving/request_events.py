@@ -25,6 +25,7 @@ from ninfer_core.api.errors import (
     RequestTooLarge,
     ServerOverloaded,
     ServiceUnavailable,
+    ThinkingBudgetCapacityInsufficient,
 )
 from ninfer_core.api.request import Channel
 from ninfer_core.api.service import Finished, GenerationEvent, TextDelta
@@ -36,6 +37,7 @@ _CATEGORIES: Mapping[str, ErrorCategory] = {
         RequestError,
         InvalidPrompt,
         ContextLengthExceeded,
+        ThinkingBudgetCapacityInsufficient,
         ModelNotFound,
         RequestTooLarge,
         ServerOverloaded,

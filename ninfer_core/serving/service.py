@@ -20,6 +20,7 @@ from ninfer_core.api.request import GenerationRequest, MediaPart
 from ninfer_core.api.service import Finished, GenerationEvent, ServedModel
 from ninfer_core.engine.messages import Submit
 from ninfer_core.serving.engine_link import EngineLink
+from ninfer_core.serving.exchange import current_exchange
 from ninfer_core.serving.output_stage import OutputStage
 from ninfer_core.serving.places import Place, Places
 from ninfer_core.serving.preparation import Preparation
@@ -70,6 +71,7 @@ class EngineService:
         request_id = next(self._request_ids)
         try:
             place = self._take(self._places)
+            self._hold_until_sent(place)
         except ServerOverloaded as error:
             self._log.warning("request_rejected", id=request_id, code=error.code)
             raise
@@ -80,6 +82,13 @@ class EngineService:
             raise
         finally:
             place.let_go()
+
+    def _hold_until_sent(self, place: Place) -> None:
+        """A place counts until the client has taken its answer (contract EXEC-4), however the protocol makes one."""
+        end = current_exchange()
+        if end is not None:
+            place.hold()
+            end.add(place.let_go)
 
     async def count_tokens(self, request: GenerationRequest) -> int:
         place = self._take(self._counting)

@@ -56,6 +56,7 @@ def live_server(
     max_request_bytes: int = 1024 * 1024,
     keep_alive_seconds: float = 5.0,
     drain_seconds: int = 5,
+    stall_seconds: float = 60.0,
     log: Log | None = None,
     frontend: Frontend | None = None,
     sampling: SamplingSource | None = None,
@@ -80,6 +81,7 @@ def live_server(
             max_request_bytes=max_request_bytes,
             capacity=plan.capacities.max_concurrency + plan.capacities.max_pending_requests,
             log=used_log,
+            stall_seconds=stall_seconds,
         )
         try:
             yield app, service

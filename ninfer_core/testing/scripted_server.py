@@ -45,7 +45,7 @@ def scripted_server(
     problems = [problem for answer in script.answers for problem in problems_of(answer)]
     assert not problems, problems
     registry, header, used_log = PluginRegistry.discover(), tiny_header(), log or create_log("off")
-    plan = tiny_plan(registry, header, **{"max_concurrency": 4, "kv_capacity": 16384, **(options or {})})
+    plan = tiny_plan(registry, header, **{"max_concurrency": 4, "kv_capacity": "auto", **(options or {})})
     (family,) = resolve_pinned(plan, registry)["family"]
     frontend = family.hook.ninfer_family_frontend(header=header)
     scripted, program = scripted_engine(plan, frontend, family.hook.ninfer_family_output_format(), script)

@@ -11,6 +11,10 @@ Headers = Sequence[tuple[bytes, bytes]]
 """Header lines of an answer, beside those it has anyway."""
 
 
+_PIECE_BYTES = 64 * 1024
+"""The server waits for a client that reads slowly between two pieces, not within one."""
+
+
 class JSONAnswer:
     """Sends `body` with `status`; encoding happens at construction, so that a bug in it is a clean error. Bytes are
     JSON already."""
@@ -27,4 +31,7 @@ class JSONAnswer:
             *self._headers,
         ]
         await send({"type": "http.response.start", "status": self._status, "headers": headers})
-        await send({"type": "http.response.body", "body": self._body, "more_body": False})
+        for start in range(0, len(self._body), _PIECE_BYTES):
+            piece = self._body[start : start + _PIECE_BYTES]
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
