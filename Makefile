@@ -1,6 +1,7 @@
 # Every target sets up .venv by itself. Needs Python 3.11 or newer: make PYTHON=/path/to/python3.12 serve
 PYTHON ?= python3
 CODEX ?= codex
+CLAUDE ?= claude
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ninfer-ready
@@ -9,7 +10,7 @@ PROJECTS := -e '.[dev]' -e plugins/protocols -e plugins/models -e plugins/kvform
 # Small tensors run slower on several threads than on one.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: serve test test-long test-clients test-gpu test-codex lint bench clean
+.PHONY: serve test test-long test-clients test-gpu test-codex test-claude-code lint bench clean
 
 serve: $(READY) ## Serve the embedded model on http://127.0.0.1:8080; make serve OPTIONS='--port 9000'
 	$(BIN)/ninfer serve $(OPTIONS)
@@ -31,6 +32,9 @@ test-gpu: $(READY) ## Tests that need a CUDA device
 
 test-codex: $(READY) ## The Codex CLI against a server of scripted answers; make test-codex CODEX=/path/to/codex
 	CODEX_COMMAND=$(CODEX) $(BIN)/python -m pytest tests/clients/test_codex.py $(OPTIONS)
+
+test-claude-code: $(READY) ## Claude Code against such a server; make test-claude-code CLAUDE=/path/to/claude
+	CLAUDE_COMMAND=$(CLAUDE) $(BIN)/python -m pytest tests/clients/test_claude_code.py $(OPTIONS)
 
 lint: $(READY)
 	$(BIN)/ruff check .
