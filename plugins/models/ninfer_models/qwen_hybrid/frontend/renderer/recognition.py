@@ -69,9 +69,9 @@ def _all_options(profile: TemplateProfile) -> list[TemplateOptions]:
 def _compare_one(template: ChatTemplate, renderer: StructuredRenderer, probe: Probe, options: TemplateOptions) -> None:
     try:
         expected = _by_template(template, probe, options)
+        rendering = renderer.render(probe.messages, probe.tools, options)
     except InvalidPrompt as refusal:
-        raise Unrecognised(f"it refuses a probe conversation: {refusal.message}") from refusal
-    rendering = renderer.render(probe.messages, probe.tools, options)
+        raise Unrecognised(f"a probe conversation is refused: {refusal.message}") from refusal
     if rendering.text != expected.text:
         raise Unrecognised(
             f"a probe conversation comes out differently at {_difference(rendering.text, expected.text)}"
