@@ -72,8 +72,8 @@ class ResponsesRoutes:
         @post("/v1/responses/{response_id:str}/cancel", status_code=200)
         async def cancel_response(request: AnyRequest) -> ASGIApp:
             raise RequestError(
-                f"'{_response_id(request)[:80]}' cannot be cancelled: nothing runs in the background here; close the connection "
-                "of a response to end it",
+                f"'{_response_id(request)[:80]}' cannot be cancelled: nothing runs in the background "
+                "here; close the connection of a response to end it",
                 code="background_not_supported",
             )
 
