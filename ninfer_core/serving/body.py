@@ -7,17 +7,14 @@ silence between two pieces. Compressed bodies are bounded in both forms.
 from __future__ import annotations
 
 import asyncio
-import zlib
 
 from ninfer_core.api.errors import RequestTooLarge, ServerOverloaded
 from ninfer_core.serving.asgi import Application, Message, Receive, Scope, Send, header
+from ninfer_core.serving.content_encoding import decompressed, known_encoding
 from ninfer_core.serving.errors import HTTPProblem
 
 SILENCE_SECONDS = 30.0
 """Longest wait for the next piece of a body."""
-
-_GZIP_WINDOW = 16 + zlib.MAX_WBITS
-"""zlib's way to say: a gzip header and trailer."""
 
 
 class BodyLayer:
@@ -37,14 +34,14 @@ class BodyLayer:
         self._held_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        encoding = _content_encoding(scope)
+        encoding = known_encoding((header(scope, b"content-encoding") or b"").decode("latin-1"))
         held = _HeldBytes(self)
         try:
             body = await self._read(scope, receive, held)
             if body is None:
                 return
-            if encoding == "gzip":
-                body = await asyncio.to_thread(_gunzip, body, self._max_bytes)
+            if encoding != "identity":
+                body = await asyncio.to_thread(decompressed, body, encoding, self._max_bytes)
                 held.add(len(body))
             await self._app(_with_plain_body(scope, len(body)), _replay(body, receive), send)
         finally:
@@ -102,37 +99,6 @@ class _HeldBytes:
     def release(self) -> None:
         self._layer.give_back(self._count)
         self._count = 0
-
-
-def _content_encoding(scope: Scope) -> str:
-    value = (header(scope, b"content-encoding") or b"identity").decode("latin-1").strip().lower()
-    known: dict[str, str] = {"": "identity", "identity": "identity", "gzip": "gzip", "x-gzip": "gzip"}
-    if value not in known:
-        raise HTTPProblem(
-            400,
-            f"content-encoding '{value}' is not understood here; send gzip, or the body as it is",
-            code="unsupported_content_encoding",
-        )
-    return known[value]
-
-
-def _gunzip(body: bytes, max_bytes: int) -> bytes:
-    """Every member of a gzip body, never more than `max_bytes` of it at once."""
-    pieces: list[bytes] = []
-    total = 0
-    try:
-        while body or not pieces:
-            member = zlib.decompressobj(_GZIP_WINDOW)
-            pieces.append(member.decompress(body, max_bytes + 1 - total))
-            total += len(pieces[-1])
-            if total > max_bytes:
-                raise RequestTooLarge(limit_bytes=max_bytes)
-            if not member.eof:
-                raise zlib.error("it ends too early")
-            body = member.unused_data
-    except zlib.error as problem:
-        raise HTTPProblem(400, f"the body is not valid gzip: {problem}", code="invalid_content_encoding") from None
-    return b"".join(pieces)
 
 
 def _with_plain_body(scope: Scope, length: int) -> Scope:
