@@ -5,13 +5,16 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
-from ninfer_core.api import ThinkingDefaults
+from ninfer_core.api import TemplateCapabilities, ThinkingDefaults
 from ninfer_core.artifact import open_artifact
 from ninfer_core.cli.main import main
+from ninfer_core.cli.render import prompt_report
 from ninfer_core.plan.selection import claim_family
 from ninfer_core.plugins.registry import PluginRegistry
 
@@ -106,3 +109,23 @@ def test_refusals_have_their_codes(
     assert main(["render", str(path), *arguments]) == code
     out, err = capsys.readouterr()
     assert out == "" and said in err
+
+
+def test_the_plan_says_which_renderer_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--device", "cpu"]) == 0
+    assert "structured renderer" in capsys.readouterr().out
+
+
+def test_the_report_says_why_a_template_is_not_recognised(expected: Any) -> None:
+    capabilities = TemplateCapabilities(
+        thinking_toggle=True,
+        efforts=(),
+        default_effort=None,
+        preserve_thinking=True,
+        tools=False,
+        renderer="jinja",
+        renderer_reason="it writes no tools",
+    )
+    bare = msgspec.structs.replace(expected, frontiers=())
+    report = prompt_report(SimpleNamespace(capabilities=capabilities), bare)  # type: ignore[arg-type]
+    assert "jinja: it writes no tools" in report and "FRONTIER" not in report
