@@ -57,6 +57,7 @@ def live_server(
     keep_alive_seconds: float = 5.0,
     drain_seconds: int = 5,
     stall_seconds: float = 60.0,
+    model_id: str | None = None,
     log: Log | None = None,
     frontend: Frontend | None = None,
     sampling: SamplingSource | None = None,
@@ -70,7 +71,12 @@ def live_server(
     async def application() -> AsyncIterator[tuple[Application, EngineService]]:
         await link.start(lambda name, seconds: None)
         service = EngineService(
-            plan, frontend or SimulatedFrontend(), link, plan.identity.model_id, used_log, sampling=sampling
+            plan,
+            frontend or SimulatedFrontend(),
+            link,
+            model_id or plan.identity.model_id,
+            used_log,
+            sampling=sampling,
         )
         app = create_app(
             service.model,
