@@ -24,8 +24,8 @@ test-long: $(READY) ## The long tests
 # The suites are asynchronous in part, and their clients outlive one test.
 test-clients: $(READY) ## LangChain's standard suites over its clients; installs them first
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[clients]'
-	$(BIN)/python -m pytest tests/clients/test_langchain.py -o asyncio_mode=auto \
-	-o asyncio_default_test_loop_scope=session $(OPTIONS)
+	$(BIN)/python -m pytest tests/clients/test_langchain.py tests/clients/test_client_programs.py -o asyncio_mode=auto \
+	-o asyncio_default_fixture_loop_scope=session -o asyncio_default_test_loop_scope=session $(OPTIONS)
 
 test-gpu: $(READY) ## Tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu $(OPTIONS)
