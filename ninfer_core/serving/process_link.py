@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from ninfer_core.api.errors import StartFailed
+from ninfer_core.api.errors import ServiceUnavailable, StartFailed
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.engine.messages import Cancel, EngineMessage, FrontMessage, Shutdown, Submit
 from ninfer_core.engine.scripted.script import Script
@@ -71,7 +71,8 @@ class ProcessLink:
 
     def submit(self, message: Submit, on_end: Callable[[], None]) -> RequestEvents:
         events = self._state.open(message.request_id, on_end, lambda: self.cancel(message.request_id))
-        self._post(message)
+        if not self._post(message):
+            events.fail(ServiceUnavailable("the engine process has ended"))
         return events
 
     def cancel(self, request_id: int) -> None:
@@ -101,10 +102,17 @@ class ProcessLink:
         if self._writer is not None:
             self._writer.close()
 
-    def _post(self, message: FrontMessage) -> None:
-        """Never waits: what is buffered here is bounded by the requests that are open."""
+    def _post(self, message: FrontMessage) -> bool:
+        """Never waits: what is buffered here is bounded by the requests that are open. False when the engine is gone,
+        which the listener has yet to find out the reason of."""
         assert self._writer is not None, "the engine has not been started"
-        self._writer.write(encode_frame(message))
+        if self._writer.is_closing():
+            return False
+        try:
+            self._writer.write(encode_frame(message))
+        except (OSError, RuntimeError):  # uvloop's word for a transport that has just been closed
+            return False
+        return True
 
     async def _until_ready(self, reader: AsyncReader[EngineMessage], on_phase: OnPhase) -> None:
         while True:

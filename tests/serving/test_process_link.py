@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from ninfer_core.api.errors import RequestError, ServiceUnavailable, StartFailed
+from ninfer_core.api.request import SamplingOptions
 from ninfer_core.api.service import Admitted
-from ninfer_core.engine.messages import Event, Fatal, PhaseDone, Ready
+from ninfer_core.engine.messages import Event, Fatal, PhaseDone, Ready, Submit
 from ninfer_core.serving.engine_link import LinkState, start_step
 from ninfer_core.serving.process_link import ProcessLink
+from ninfer_core.serving.sampling import resolve_sampling
 from ninfer_core.telemetry import create_log
 from ninfer_core.testing.simulated_program import simulated_plan
 from ninfer_core.testing.tiny import write_tiny_artifact
@@ -72,3 +74,49 @@ def test_a_loss_is_logged_once_and_its_first_reason_stands() -> None:
         assert stream.getvalue().count("engine_lost") == 1 and "the device is gone" in stream.getvalue()
 
     asyncio.run(run())
+
+
+@pytest.mark.contract("ERR-4")
+def test_a_request_in_the_moment_of_the_engines_end_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The transport is closed already, and the listener has not said so yet."""
+
+    async def run() -> None:
+        link = ProcessLink(simulated_plan(), None, log=create_log("off"), log_level="off")
+        link._state.failure = None
+        ended: list[bool] = []
+        for writer in (ClosedWriter(closing=True), ClosedWriter(closing=False)):
+            monkeypatch.setattr(link, "_writer", writer)
+            events = link.submit(submit(len(ended) + 1), on_end=lambda: ended.append(True))
+            with pytest.raises(ServiceUnavailable):
+                await events.next()
+            link.cancel(1)
+        assert ended == [True, True]
+
+    asyncio.run(run())
+
+
+class ClosedWriter:
+    """A transport whose peer has gone: it says so, or it finds out as it writes."""
+
+    def __init__(self, *, closing: bool) -> None:
+        self._closing = closing
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def write(self, data: bytes) -> None:
+        raise RuntimeError("unable to perform operation on <UnixTransport closed=True>; the handler is closed")
+
+
+def submit(request_id: int) -> Submit:
+    return Submit(
+        request_id=request_id,
+        token_ids=(1,),
+        initial_channel="content",
+        sampling=resolve_sampling(simulated_plan(), SamplingOptions(), thinking=False),
+        max_output_tokens=1,
+        stop=(),
+        stop_channels=(),
+        received_monotonic=0.0,
+        deadline_monotonic=1.0,
+    )
