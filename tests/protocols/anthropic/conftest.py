@@ -21,6 +21,9 @@ class Connection:
         self.service = ScriptedService(script)
         self.app: Application = scripted_application(self.service, [ninfer_protocol_build], **options)
 
+    def send(self, method: str, path: str = PATH, **content: Any) -> httpx.Response:
+        return exchange(self.app, method, path, **content)
+
     def post(self, path: str = PATH, *, headers: dict[str, str] | None = None, **fields: Any) -> httpx.Response:
         body = {"model": "claude-local", "max_tokens": 64, "messages": [{"role": "user", "content": "Say OK."}]}
         return exchange(self.app, "POST", path, headers=headers, json=body | fields)

@@ -253,11 +253,27 @@ def test_the_key(connect: Connect) -> None:
         assert connection.post(headers=headers).status_code == 200
 
 
+def check_error(response: Any, status: int, kind: str, code: str) -> None:
+    error = response.json()["error"]
+    assert (response.status_code, error["type"], error["code"]) == (status, kind, code)
+    assert response.json()["request_id"] == response.headers["request-id"]
+
+
 @pytest.mark.contract("ANTH-41", "MEDIA-6")
-def test_a_body_over_the_limit_and_a_wrong_method(connect: Connect) -> None:
+def test_what_is_wrong_with_the_request_itself(connect: Connect) -> None:
     connection = connect(max_request_bytes=200)
-    large = connection.post(system="x" * 300)
-    assert (large.status_code, large.json()["error"]["type"]) == (413, "request_too_large")
+    check_error(connection.post(system="x" * 300), 413, "request_too_large", "request_too_large")
+    check_error(connection.send("GET"), 405, "invalid_request_error", "method_not_allowed")
+    check_error(connection.send("POST", "/v1/messages/batches"), 404, "not_found_error", "not_found")
+
+
+@pytest.mark.contract("ANTH-30", "ERR-2")
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b"null", b"\xff", b'{"model": NaN}', b'{"model": "\\ud800"}', b"[" * 100_000]
+)
+def test_bodies_that_are_no_objects(connect: Connect, path: str, body: bytes) -> None:
+    check_error(connect().send("POST", path, content=body), 400, "invalid_request_error", "invalid_json")
 
 
 @pytest.mark.contract("ANTH-28")
