@@ -50,7 +50,7 @@ def exchange(
     """One request without a socket; a stream is read to its end. `content` is httpx's `json` or `content`."""
 
     async def send() -> httpx.Response:
-        transport = httpx.ASGITransport(app)  # type: ignore[arg-type]
+        transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://scripted", timeout=30) as client:
             return await client.request(method, path, headers=headers, **content)
 
