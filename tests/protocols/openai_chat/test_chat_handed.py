@@ -29,7 +29,7 @@ RAW = base64.b64decode(
 ANSWERS: list[dict[str, Any]] = [
     {"match": "slowly", "content": "word " * 400, "delay_ms": 20},
     {"match": "quickly", "content": "word " * 40, "delay_ms": 2},
-    {"reasoning": "So.", "content": "OK, I say it."},
+    {"reasoning": "So.", "content": "OK, I say it, and again."},
 ]
 
 
