@@ -79,6 +79,25 @@ class ContextLengthExceeded(RequestError):
         self.max_context = max_context
 
 
+class ThinkingBudgetCapacityInsufficient(RequestError):
+    """The output goes on past the thinking budget, but not far enough to close thinking and answer (TMPL-14)."""
+
+    code = "thinking_budget_capacity_insufficient"
+
+    def __init__(self, *, budget: int, control_tokens: int, limit: int) -> None:
+        needed = budget + control_tokens + 1
+        fitting = budget - (needed - limit)
+        smaller = f", or give a budget of {fitting} tokens or less" if fitting > 0 else ""
+        super().__init__(
+            f"after {budget} tokens of thinking, closing it takes {control_tokens} and the answer at least 1: {needed} "
+            f"in all, and there is room for {limit}; allow {needed} tokens of output{smaller}",
+            param="thinking_budget",
+        )
+        self.budget = budget
+        self.control_tokens = control_tokens
+        self.limit = limit
+
+
 class ModelNotFound(RequestError):
     """Another model than the one this server has (decision 16)."""
 

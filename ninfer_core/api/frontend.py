@@ -64,10 +64,12 @@ class SamplingPresets(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ThinkingDefaults(msgspec.Struct, frozen=True, kw_only=True):
-    """The server's own choice where a request says nothing."""
+    """The server's own choice where a request says nothing. `thinking_budget` is in tokens, None without a bound; it
+    is the engine's, and changes no prompt (contract TMPL-8)."""
 
     enable_thinking: bool = True
     preserve_thinking: bool = False
+    thinking_budget: int | None = None
 
 
 class PreparedPrompt(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,12 +15,25 @@ FinishReason = Literal["stop_token", "stop_string", "output_limit", "context_cap
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """Token counts by contract GEN-27 and RESP-56: `output_tokens` are accepted ids, a withheld stop token
-    included; `reasoning_tokens` are counted as they are accepted, never by tokenizing text again."""
+    included; `reasoning_tokens` are counted as they are accepted, never by tokenizing text again.
+
+    Under a `thinking_budget`, `model_thinking_tokens` are those that the model itself wrote into its thinking, and
+    `thinking_control_tokens` those that were put in to close it when the budget was spent; both are output tokens
+    (TMPL-13).
+    """
 
     prompt_tokens: int
     cached_tokens: int
     output_tokens: int
     reasoning_tokens: int
+    thinking_budget: int | None = None
+    model_thinking_tokens: int = 0
+    thinking_control_tokens: int = 0
+
+    @property
+    def thinking_control_applied(self) -> bool:
+        """Whether thinking was closed at its budget."""
+        return self.thinking_control_tokens > 0
 
 
 class Timings(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,9 +52,28 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True, tag="admitted"):
     cached_tokens: int
 
 
+class Progress(msgspec.Struct, frozen=True, kw_only=True, tag="progress"):
+    """`processed_tokens` of the prompt are done, the cached ones included, `seconds` after admission (OBS-10, OBS-13)."""
+
+    processed_tokens: int
+    seconds: float
+
+
+class LiveTimings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an answer stood when text became certain: the clocks of Timings, and every token committed so far, also
+    those whose text is held back (contract OBS-8, OBS-14)."""
+
+    output_tokens: int
+    prompt_seconds: float
+    generation_seconds: float
+
+
 class TextDelta(msgspec.Struct, frozen=True, kw_only=True, tag="text"):
+    """`live` is as of the latest token in `text`; None where nobody counted."""
+
     channel: Channel
     text: str
+    live: LiveTimings | None = None
 
 
 class ToolCallDelta(msgspec.Struct, frozen=True, kw_only=True, tag="tool_call"):
@@ -66,12 +98,13 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished"):
     tool_calls: ToolCallReport | None = None
 
 
-GenerationEvent = Admitted | TextDelta | ToolCallDelta | Finished
+GenerationEvent = Admitted | Progress | TextDelta | ToolCallDelta | Finished
 
 
 class Generation(Protocol):
-    """One accepted request. Iterating gives `Admitted`, any number of `TextDelta`, any number of `ToolCallDelta`, one
-    `Finished`; a failure is raised as a RequestError. `aclose` cancels what is still running and may be called at any
+    """One accepted request. Iterating gives `Admitted`, one `Progress` or more, the last with the whole prompt and none
+    going back, any number of `TextDelta`, any number of `ToolCallDelta`, one `Finished`; a failure is raised as a
+    RequestError. `aclose` cancels what is still running and may be called at any
     time."""
 
     prompt: PreparedPrompt

@@ -29,8 +29,9 @@ from ninfer_core.engine.inbox import Inbox, Refusal
 from ninfer_core.engine.messages import Cancel, EngineMessage, Event, Failed, Fatal, FrontMessage, Shutdown, Submit
 from ninfer_core.engine.program import Program, RowRound
 from ninfer_core.engine.records import RequestRecord
-from ninfer_core.engine.scheduler import DecodeRound, PrefillChunk, Scheduler
+from ninfer_core.engine.scheduler import ControlCommit, DecodeRound, PrefillChunk, Scheduler
 from ninfer_core.engine.session import Ending, OutputSession, SessionStep
+from ninfer_core.engine.thinking_budget import check_thinking_budget
 from ninfer_core.telemetry import Log, create_log
 
 Publish = Callable[[EngineMessage], None]
@@ -58,9 +59,15 @@ class Engine:
         self._pool_tokens = capacities.kv_pages * capacities.page_tokens
         self._vocabulary_rows = plan.geometry.vocabulary_rows
         self._stop_token_ids = frozenset(frontend.stop_token_ids)
+        self._control_ids = frontend.thinking_control_ids
         self._capacity = capacities.max_concurrency + capacities.max_pending_requests
         self._inbox = Inbox(self._capacity)
-        self._scheduler = Scheduler(prefill_chunk=capacities.prefill_chunk)
+        self._scheduler = Scheduler(
+            prefill_chunk=capacities.prefill_chunk,
+            rows=capacities.max_concurrency,
+            pages=capacities.kv_pages,
+            page_tokens=capacities.page_tokens,
+        )
         self._records: dict[int, RequestRecord] = {}
         self._shutdown: Shutdown | None = None
         self._log = create_log() if log is None else log
@@ -111,6 +118,8 @@ class Engine:
         match self._scheduler.next_unit():
             case PrefillChunk() as chunk:
                 self._prefill(chunk)
+            case ControlCommit() as commit:
+                self._control(commit)
             case DecodeRound() as decode_round:
                 self._decode(decode_round)
         return self._shutdown is None or not self._scheduler.idle
@@ -160,6 +169,9 @@ class Engine:
                 code=ContextLengthExceeded.code,
                 param="messages",
             )
+        budget = submit.thinking_budget if submit.initial_channel == "reasoning" else None
+        if budget is not None:
+            check_thinking_budget(budget, control_tokens=len(self._control_ids), limit=limit)
         ending = Ending("context_capacity" if room < submit.max_output_tokens else "output_limit")
         session = OutputSession(
             self._frontend.output_decoder(submit.initial_channel),
@@ -168,6 +180,7 @@ class Engine:
             stop_channels=submit.stop_channels,
             limit=limit,
             limit_ending=ending,
+            thinking_budget=budget,
         )
         return RequestRecord(submit, limit, ending, session)
 
@@ -198,22 +211,30 @@ class Engine:
             record.committed(self._clock())
             self._end(record, self._finished(record, record.limit_ending))
         else:
-            self._commit([(record, (candidate,))])
+            self._commit([(record, self._choose(record, (candidate,)))])
 
     def _decode(self, decode_round: DecodeRound) -> None:
         records = decode_round.records
         rounds = [RowRound(row=_row(record), accepted=record.accepted) for record in records]
         candidates = self._program.decode(rounds)
-        self._commit(list(zip(records, candidates, strict=True)))
+        self._commit([(record, self._choose(record, row)) for record, row in zip(records, candidates, strict=True)])
 
-    def _commit(self, outcomes: list[tuple[RequestRecord, tuple[int, ...]]]) -> None:
+    def _control(self, commit: ControlCommit) -> None:
+        """Close the thinking of one row (engine.md section 13)."""
+        record = commit.record
+        self._program.control(RowRound(row=_row(record), accepted=record.accepted), self._control_ids)
+        self._scheduler.resume(record)
+        self._commit([(record, self._guarded(record, lambda: record.session.force(self._control_ids)))])
+
+    def _commit(self, steps: list[tuple[RequestRecord, SessionStep | RequestError]]) -> None:
         """Fix N for every row, release the rows that ended, and only then let anything be seen."""
-        steps = [(record, self._choose(record, candidates)) for record, candidates in outcomes]
         now = self._clock()
         for record, step in steps:
             if isinstance(step, SessionStep):
                 record.accepted = step.accepted
                 record.committed(now)
+                if step.control:
+                    self._scheduler.hold_for_control(record)
             if not isinstance(step, SessionStep) or step.ending is not None:
                 self._release(record)
         for record, step in steps:
@@ -227,8 +248,12 @@ class Engine:
 
     def _choose(self, record: RequestRecord, candidates: tuple[int, ...]) -> SessionStep | RequestError:
         assert candidates, f"the program yielded no candidate for request {record.request_id}"
+        return self._guarded(record, lambda: record.session.push(candidates))
+
+    def _guarded(self, record: RequestRecord, take: Callable[[], SessionStep]) -> SessionStep | RequestError:
+        """What a session makes of its tokens; its failure is its own request's."""
         try:
-            return record.session.push(candidates)
+            return take()
         except Exception as error:
             self._log.error("session_failed", request_id=record.request_id, exc_info=error)
             return _session_failure("decoded", error)

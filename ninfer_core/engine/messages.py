@@ -25,7 +25,8 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
 
 class Submit(msgspec.Struct, frozen=True, kw_only=True, tag="submit"):
     """One prepared request. `deadline_monotonic` bounds the wait for admission on the system-wide monotonic clock;
-    `received_monotonic` is when the front took it in."""
+    `received_monotonic` is when the front took it in. `thinking_budget` is in tokens, 1 or more, and of use only where
+    `initial_channel` is `reasoning`."""
 
     request_id: int
     token_ids: tuple[int, ...]
@@ -36,6 +37,7 @@ class Submit(msgspec.Struct, frozen=True, kw_only=True, tag="submit"):
     stop_channels: tuple[Channel, ...]
     received_monotonic: float
     deadline_monotonic: float
+    thinking_budget: int | None = None
 
 
 class Cancel(msgspec.Struct, frozen=True, kw_only=True, tag="cancel"):

@@ -48,6 +48,15 @@ class Program(Protocol):
         """One round over all these rows: candidates for each, in the same order."""
         ...
 
+    def control(self, row: RowRound, token_ids: Sequence[int]) -> None:
+        """Fold N of this row and put `token_ids`, at least one, behind them (engine.md section 13).
+
+        The anchor and all of `token_ids` but the last are committed; the last is the row's anchor then, as if it were
+        the one candidate of a unit: its next round is told that 1 was taken. Nothing is sampled, and the penalty
+        counters do not count `token_ids`, which the model did not choose.
+        """
+        ...
+
     def close_row(self, row: int) -> None:
         """Give back the row, its pages and its state slot, in whatever state it is."""
         ...

@@ -10,7 +10,7 @@ from ninfer_core.engine.program import RowSetup
 from ninfer_core.engine.session import Ending, OutputSession
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class RequestRecord:
     """Mutated by the engine thread only. `row` is None exactly while the request waits.
 
@@ -53,6 +53,9 @@ class RequestRecord:
             cached_tokens=0,
             output_tokens=self.session.output_tokens,
             reasoning_tokens=self.session.reasoning_tokens,
+            thinking_budget=self.submit.thinking_budget,
+            model_thinking_tokens=self.session.model_thinking_tokens,
+            thinking_control_tokens=self.session.control_tokens,
         )
 
     def timings(self) -> Timings:

@@ -1,8 +1,14 @@
-"""Which request is next and which unit runs next. Knows neither pages nor text; the clock comes in as an argument.
+"""Which request is next and which unit runs next. Knows neither text nor the device; the clock comes in as an argument.
 
-Order is first in, first out: a request that does not fit holds the line behind it (contract EXEC-8). At most one
-prompt is in prefill, and while rows are ready to decode every prefill chunk is followed by a decode round, so
-neither starves the other.
+Admission is first in, first out, each request with its whole reservation (contract EXEC-8). A request at the head of
+the line that does not fit holds it, with one exception: while it waits for the reservations that were active when it
+came to a halt, its donors, a later request may start if the head still fits beside everything else once the last donor
+has ended. So whatever overtakes it, the head starts no later than that, and no guess about time is involved.
+
+Units: at most one prompt is in prefill. While rows are ready, every unit for a single row (a chunk of that prompt, or
+the end of a row's thinking) is followed by a decode round, so a round waits for at most one of them. The end of
+thinking goes before the chunk, and comes once in the life of a row, so a prompt waits for at most as many of them as
+there are other rows.
 """
 
 from __future__ import annotations
@@ -10,9 +16,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 
 from ninfer_core.engine.program import RowSetup
 from ninfer_core.engine.records import RequestRecord
+from ninfer_core.program.pages import pages_for
+
+OpenRow = Callable[[RowSetup], int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,23 +35,57 @@ class PrefillChunk:
 
 
 @dataclass(frozen=True, slots=True)
+class ControlCommit:
+    """This record's thinking is to be closed."""
+
+    record: RequestRecord
+
+
+@dataclass(frozen=True, slots=True)
 class DecodeRound:
     """All rows that are ready, and only those (contract EXEC-2)."""
 
     records: tuple[RequestRecord, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Blocked:
+    """The head of the line that did not fit, and the active requests at that moment."""
+
+    request_id: int
+    donors: frozenset[int]
+
+
 class Scheduler:
-    """Holds every open request in exactly one of three places: waiting, staged or ready."""
+    """Holds every open request in exactly one of four places: waiting, staged, held for control, or ready.
 
-    __slots__ = ("_prefill_chunk", "_prefilled_last", "_ready", "_staged", "_waiting")
+    `rows` and `pages` are all that the program has; a reservation is one row and the pages of its tokens.
+    """
 
-    def __init__(self, *, prefill_chunk: int) -> None:
+    __slots__ = (
+        "_blocked",
+        "_held",
+        "_page_tokens",
+        "_pages",
+        "_prefill_chunk",
+        "_ready",
+        "_rows",
+        "_single_row_last",
+        "_staged",
+        "_waiting",
+    )
+
+    def __init__(self, *, prefill_chunk: int, rows: int, pages: int, page_tokens: int) -> None:
         self._prefill_chunk = prefill_chunk
+        self._rows = rows
+        self._pages = pages
+        self._page_tokens = page_tokens
         self._waiting: deque[RequestRecord] = deque()
         self._staged: RequestRecord | None = None
+        self._held: list[RequestRecord] = []
         self._ready: list[RequestRecord] = []
-        self._prefilled_last = False
+        self._blocked: _Blocked | None = None
+        self._single_row_last = False
 
     @property
     def idle(self) -> bool:
@@ -49,8 +93,10 @@ class Scheduler:
         return not (self._waiting or self._active)
 
     @property
-    def _active(self) -> bool:
-        return self._staged is not None or bool(self._ready)
+    def _active(self) -> list[RequestRecord]:
+        """Every record that holds a reservation."""
+        staged = [] if self._staged is None else [self._staged]
+        return [*self._ready, *self._held, *staged]
 
     def enqueue(self, record: RequestRecord) -> None:
         self._waiting.append(record)
@@ -59,34 +105,74 @@ class Scheduler:
         """Forget a record that has ended, wherever it is."""
         if record is self._staged:
             self._staged = None
-        elif record in self._ready:
-            self._ready.remove(record)
-        else:
+        elif record.row is None:
             self._waiting.remove(record)
+        else:
+            (self._ready if record in self._ready else self._held).remove(record)
 
     def expired(self, now: float) -> list[RequestRecord]:
         """Waiting requests whose deadline has passed."""
         return [record for record in self._waiting if record.submit.deadline_monotonic <= now]
 
-    def admit(self, open_row: Callable[[RowSetup], int | None]) -> RequestRecord | None:
-        """Stage the head of the line if no prompt is staged and its whole reservation fits."""
+    # --- admission ---------------------------------------------------------------------------------
+
+    def admit(self, open_row: OpenRow) -> RequestRecord | None:
+        """Stage the head of the line, or a later request that may overtake it, if no prompt is staged and its whole
+        reservation fits."""
         if self._staged is not None or not self._waiting:
             return None
         head = self._waiting[0]
-        head.row = open_row(head.setup)
-        if head.row is None:
-            assert self._active, f"request {head.request_id} does not fit although no other holds a reservation"
-            return None
-        self._staged = self._waiting.popleft()
-        return head
+        if self._open(head, open_row):
+            return head
+        active = self._active
+        assert active, f"request {head.request_id} does not fit although no other holds a reservation"
+        if self._blocked is None or self._blocked.request_id != head.request_id:
+            self._blocked = _Blocked(head.request_id, frozenset(record.request_id for record in active))
+        return self._backfill(head, self._blocked.donors, active, open_row)
 
-    def next_unit(self) -> PrefillChunk | DecodeRound | None:
+    def _backfill(
+        self, head: RequestRecord, donors: frozenset[int], active: list[RequestRecord], open_row: OpenRow
+    ) -> RequestRecord | None:
+        """The first later request that fits now, and leaves the head room beside all that are no donors. A row is
+        never what the head lacks then: it gets the last donor's."""
+        guests = [record for record in active if record.request_id not in donors]
+        assert len(guests) < len(active), f"no donor is left, and request {head.request_id} does not fit"
+        if len(active) == self._rows:
+            return None
+        free = self._pages - self._pages_of(active)
+        spare = min(free, self._pages - self._pages_of([head, *guests]))
+        for record in islice(self._waiting, 1, None):
+            if self._pages_of([record]) <= spare and self._open(record, open_row):
+                return record
+        return None
+
+    def _open(self, record: RequestRecord, open_row: OpenRow) -> bool:
+        record.row = open_row(record.setup)
+        if record.row is None:
+            return False
+        self._waiting.remove(record)
+        self._staged = record
+        return True
+
+    def _pages_of(self, records: list[RequestRecord]) -> int:
+        return sum(pages_for(record.setup.reserved_tokens, self._page_tokens) for record in records)
+
+    # --- units -------------------------------------------------------------------------------------
+
+    def next_unit(self) -> PrefillChunk | ControlCommit | DecodeRound | None:
         """The unit to run now; None when nothing has a row."""
+        single = None if self._ready and self._single_row_last else self._single_row_unit()
+        self._single_row_last = single is not None
+        if single is not None:
+            return single
+        return DecodeRound(tuple(self._ready)) if self._ready else None
+
+    def _single_row_unit(self) -> PrefillChunk | ControlCommit | None:
+        if self._held:
+            return ControlCommit(self._held[0])
         staged = self._staged
-        if staged is None or (self._ready and self._prefilled_last):
-            self._prefilled_last = False
-            return DecodeRound(tuple(self._ready)) if self._ready else None
-        self._prefilled_last = True
+        if staged is None:
+            return None
         left = staged.prompt_tokens - staged.prefilled_tokens
         tokens = min(left, self._prefill_chunk)
         return PrefillChunk(staged, tokens, tokens == left)
@@ -97,6 +183,15 @@ class Scheduler:
         self._staged = None
         self._ready.append(record)
 
+    def hold_for_control(self, record: RequestRecord) -> None:
+        """Keep a ready row out of rounds until its thinking has been closed."""
+        self._ready.remove(record)
+        self._held.append(record)
+
+    def resume(self, record: RequestRecord) -> None:
+        """Its thinking is closed: the row decodes again."""
+        self._held.remove(record)
+        self._ready.append(record)
+
     def open_records(self) -> list[RequestRecord]:
-        staged = [] if self._staged is None else [self._staged]
-        return [*self._ready, *staged, *self._waiting]
+        return [*self._active, *self._waiting]

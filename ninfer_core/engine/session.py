@@ -24,11 +24,13 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class SessionStep:
-    """The outcome of one unit: how many candidates were taken, the text they made certain, and the end if it came."""
+    """The outcome of one unit: how many candidates were taken, the text they made certain, and the end if it came.
+    With `control` the thinking budget is spent, and the caller has to close thinking before anything else."""
 
     accepted: int
     deltas: tuple[TextDelta, ...]
     ending: Ending | None
+    control: bool = False
 
 
 class OutputSession:
@@ -37,6 +39,9 @@ class OutputSession:
     `limit` is the effective output limit in tokens, at least 1, and `limit_ending` what reaching it is called.
     Stop strings are matched within one channel and never across the closing of the thinking block (decision 6).
     A stop token is counted but its text withheld (contract GEN-27).
+
+    `thinking_budget` is in tokens, None where thinking is not bounded; what closes thinking must fit under `limit`.
+    It counts what the model writes while its thinking is open, the closing token included (engine.md section 13).
     """
 
     __slots__ = (
@@ -47,6 +52,9 @@ class OutputSession:
         "_matchers",
         "_stop_token_ids",
         "_text",
+        "_thinking_budget",
+        "control_tokens",
+        "model_thinking_tokens",
         "output_tokens",
         "reasoning_tokens",
     )
@@ -60,6 +68,7 @@ class OutputSession:
         stop_channels: tuple[Channel, ...],
         limit: int,
         limit_ending: Ending,
+        thinking_budget: int | None = None,
     ) -> None:
         self._decoder = decoder
         self._stop_token_ids = stop_token_ids
@@ -71,20 +80,46 @@ class OutputSession:
         self._limit_ending = limit_ending
         self._channel: Channel = decoder.channel
         self._text: list[ChannelText] = []
+        self._thinking_budget = thinking_budget
         self.output_tokens = 0
         self.reasoning_tokens = 0
+        self.model_thinking_tokens = 0
+        self.control_tokens = 0
 
     def push(self, candidates: Sequence[int]) -> SessionStep:
-        """Take candidates up to the one that ends the answer, or all of them."""
+        """Take candidates up to the one that ends the answer or spends the thinking budget, or all of them."""
         for accepted, token_id in enumerate(candidates, start=1):
             ending = self._take(token_id)
-            if ending is not None:
-                return SessionStep(accepted, self._drain(), ending)
+            if ending is not None or self._thinking_is_over:
+                return SessionStep(accepted, self._drain(), ending, control=ending is None)
         return SessionStep(len(candidates), self._drain(), None)
 
-    def _take(self, token_id: int) -> Ending | None:
+    def force(self, token_ids: Sequence[int]) -> SessionStep:
+        """Take the tokens that close thinking. Stop strings are about what the model writes: they neither match in
+        this text nor begin before it (TMPL-12 knows no partial insertion)."""
+        self._emit(self._channel, self._matchers[self._channel].flush())
+        for token_id in token_ids:
+            self._count()
+            for channel, text in self._decoder.push(token_id):
+                self._channel = channel
+                self._emit(channel, text)
+        self.control_tokens += len(token_ids)
+        assert self._decoder.channel == "content", "the control tokens have left thinking open"
+        assert self.output_tokens < self._limit, "the control tokens leave no room for an answer"
+        return SessionStep(1, self._drain(), None)
+
+    @property
+    def _thinking_is_over(self) -> bool:
+        """The budget is spent and the model has not closed its thinking itself."""
+        return self.model_thinking_tokens == self._thinking_budget and self._decoder.channel == "reasoning"
+
+    def _count(self) -> None:
         self.output_tokens += 1
         self.reasoning_tokens += self._decoder.channel == "reasoning"
+
+    def _take(self, token_id: int) -> Ending | None:
+        self._count()
+        self.model_thinking_tokens += self._decoder.channel == "reasoning"
         if token_id in self._stop_token_ids:
             return self._finish(Ending("stop_token"))
         if (stopped := self._feed(self._decoder.push(token_id))) is not None:

@@ -162,7 +162,6 @@ class FrontOptions(msgspec.Struct, frozen=True, kw_only=True):
             unit="tokens",
             default="unset",
             example="4096",
-            built=False,
         ),
     ] = None
     tolerant_tool_calls: Annotated[

@@ -153,7 +153,11 @@ def _freeze(
         kv_layout=sizing.layout,
         capacities=capacities,
         template=frontend.capabilities,
-        thinking=ThinkingDefaults(enable_thinking=not options.no_thinking, preserve_thinking=options.preserve_thinking),
+        thinking=ThinkingDefaults(
+            enable_thinking=not options.no_thinking,
+            preserve_thinking=options.preserve_thinking,
+            thinking_budget=options.default_thinking_budget,
+        ),
         presets=frontend.presets,
         sampling_overrides=_sampling(options),
         greedy=options.greedy,

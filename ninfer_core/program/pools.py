@@ -23,7 +23,7 @@ class RowBuffers:
     block_tables: torch.Tensor  # int32 [slots, pages of one context]
     penalty_counts: torch.Tensor  # int32 [slots, vocabulary_rows]
     lengths: torch.Tensor  # int64 [slots]: committed tokens in the KV cache
-    round_inputs: torch.Tensor  # int64 [3 * slots]: slots, accepted candidates, columns to fold
+    round_inputs: torch.Tensor  # int64 [3 * slots]: slots, candidates to count, columns to fold
     candidates: torch.Tensor  # int64 [slots, columns]: what the last unit offered
     seeds: torch.Tensor  # int64 [slots]
     top_k: torch.Tensor  # int64 [slots]

@@ -29,13 +29,24 @@ from ninfer_core.program.workspace import Workspace
 @dataclass(slots=True)
 class _Row:
     """The host's copy of what it needs to know. `length` counts committed tokens in the cache; `in_flight` is whether
-    a decode round has left columns that are still to be folded; `offered` is how many candidates the last unit gave."""
+    a decode round has left columns that are still to be folded; `offered` is how many candidates the last unit gave;
+    `forced` is whether what it left as the anchor was not chosen but put there."""
 
     setup: RowSetup
     pages: tuple[int, ...]
     length: int = 0
     in_flight: bool = False
     offered: int = 0
+    forced: bool = False
+
+    def take(self, accepted: int) -> tuple[int, int]:
+        """Say how many candidates are taken: -> those to count, and the columns to fold for them."""
+        assert 1 <= accepted <= self.offered, f"N = {accepted} of {self.offered} candidates"
+        counted = 0 if self.forced else accepted
+        folded = accepted if self.in_flight else 0
+        self.length += folded
+        self.forced = False
+        return counted, folded
 
 
 class DeviceProgram:
@@ -88,33 +99,15 @@ class DeviceProgram:
     @torch.inference_mode()
     def prefill(self, row: int, token_ids: Sequence[int], last: bool) -> int | None:
         """Commit the next chunk; with `last`, draw the first candidate from its final column."""
-        state, rows = self._rows[row], self._pools.rows
-        start, columns = state.length, len(token_ids)
-        assert 1 <= columns <= self._prefill_chunk and start + columns <= state.setup.prompt_tokens
-        state.length += columns
-        slots = self._slot_index[row : row + 1]
-        positions = torch.arange(start, state.length, device=self._device).view(1, columns)
-        cache = PagedCache(
-            paged_attention.prefill,
-            self._codec,
-            self._pools.planes,
-            rows.block_tables[row : row + 1],
-            positions[:, 0],
-            state.length,
-        )
-        batch = ForwardBatch(
-            token_ids=torch.tensor([tuple(token_ids)], dtype=torch.int64, device=self._device),
-            positions=positions.expand(3, 1, columns),
-            cache=cache,
-            state=self._recurrent(slots, torch.zeros_like(slots)),
-        )
-        hidden = self._model.prefill(batch)
+        state = self._rows[row]
+        assert state.length + len(token_ids) <= state.setup.prompt_tokens, "the chunk goes on behind the prompt"
+        hidden, length = self._run(row, torch.tensor(tuple(token_ids), dtype=torch.int64, device=self._device))
         if not last:
             return None
         assert state.length == state.setup.prompt_tokens, "the last chunk ends before the prompt does"
-        length = positions[:, -1] + 1
+        slots = self._slot_index[row : row + 1]
         candidates = self._sample(hidden[:, -1], slots, length)
-        rows.lengths.index_copy_(0, slots, length)
+        self._pools.rows.lengths.index_copy_(0, slots, length)
         state.offered = 1
         self._workspace.check()
         return int(candidates.item())
@@ -126,17 +119,30 @@ class DeviceProgram:
         context_tokens = 0
         for each in rows:
             state = self._rows[each.row]
-            assert 1 <= each.accepted <= state.offered, f"N = {each.accepted} of {state.offered} candidates"
-            folded = each.accepted if state.in_flight else 0
-            for values, value in zip(inputs, (each.row, each.accepted, folded), strict=True):
+            for values, value in zip(inputs, (each.row, *state.take(each.accepted)), strict=True):
                 values.append(value)
-            state.length += folded
             state.in_flight = True
             state.offered = self._columns
             context_tokens = max(context_tokens, state.length + self._columns)
         self._upload(inputs)
         candidates: list[list[int]] = self._round(len(rows), context_tokens).tolist()
         return [tuple(row) for row in candidates]
+
+    @torch.inference_mode()
+    def control(self, row: RowRound, token_ids: Sequence[int]) -> None:
+        """See the Protocol. The tokens are run as a prompt's are, since all of them are committed."""
+        state, rows = self._rows[row.row], self._pools.rows
+        slots = self._slot_index[row.row : row.row + 1]
+        counted, folded = (torch.full_like(slots, number) for number in state.take(row.accepted))
+        anchor, _ = self._fold(slots, counted, folded)
+        if state.in_flight:
+            self._model.fold(self._recurrent(slots, folded))
+        forced = torch.tensor(tuple(token_ids), dtype=torch.int64, device=self._device)
+        for columns in torch.split(torch.cat((anchor[0], forced[:-1])), self._prefill_chunk):
+            _, length = self._run(row.row, columns)
+        rows.lengths.index_copy_(0, slots, length)
+        rows.candidates[row.row, 0] = forced[-1]
+        state.in_flight, state.offered, state.forced = False, 1, True
 
     @torch.inference_mode()
     def close_row(self, row: int) -> None:
@@ -148,6 +154,32 @@ class DeviceProgram:
         """Wait for the device; its memory goes with this object."""
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
+
+    def _run(self, row: int, token_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Run and commit the next columns of a row: token_ids [columns] -> hidden [1, columns, hidden_size], and the
+        length [1] that the row has now."""
+        state, columns = self._rows[row], token_ids.numel()
+        start = state.length
+        assert 1 <= columns <= self._prefill_chunk, f"a chunk of {columns} columns"
+        assert start + columns <= state.setup.reserved_tokens, f"{start} + {columns} tokens in the row"
+        state.length += columns
+        slots = self._slot_index[row : row + 1]
+        positions = torch.arange(start, state.length, device=self._device).view(1, columns)
+        cache = PagedCache(
+            paged_attention.prefill,
+            self._codec,
+            self._pools.planes,
+            self._pools.rows.block_tables[row : row + 1],
+            positions[:, 0],
+            state.length,
+        )
+        batch = ForwardBatch(
+            token_ids=token_ids.unsqueeze(0),
+            positions=positions.expand(3, 1, columns),
+            cache=cache,
+            state=self._recurrent(slots, torch.zeros_like(slots)),
+        )
+        return self._model.prefill(batch), positions[:, -1] + 1
 
     def _initialise(self, slot: int, pages: tuple[int, ...], sampling: Sampling) -> None:
         rows = self._pools.rows
@@ -178,13 +210,8 @@ class DeviceProgram:
     def _round(self, count: int, context_tokens: int) -> torch.Tensor:
         """The device's part of a round of `count` rows: -> candidates [rows, columns]. Reads nothing back."""
         rows = self._pools.rows
-        slots, accepted, folded = rows.round_inputs[: 3 * count].view(3, count).unbind(0)
-        previous = rows.candidates.index_select(0, slots)
-        anchors = previous.gather(1, (accepted - 1).unsqueeze(1))
-        temperature = rows.sampler.index_select(0, slots)[:, 0]
-        count_tokens(rows.penalty_counts, slots, previous, accepted, temperature)
-        lengths = rows.lengths.index_select(0, slots) + folded
-        rows.lengths.index_copy_(0, slots, lengths)
+        slots, counted, folded = rows.round_inputs[: 3 * count].view(3, count).unbind(0)
+        anchors, lengths = self._fold(slots, counted, folded)
         block_table = rows.block_tables.index_select(0, slots)
         cache = PagedCache(
             paged_attention.decode, self._codec, self._pools.planes, block_table, lengths, context_tokens
@@ -198,6 +225,19 @@ class DeviceProgram:
         )
         hidden = self._model.decode(batch)
         return self._sample(hidden[:, -1], slots, lengths + self._columns)
+
+    def _fold(
+        self, slots: torch.Tensor, counted: torch.Tensor, folded: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Take candidates into counters and cache, all int64 [rows]: -> anchors [rows, 1], lengths [rows]. Recurrent
+        state is left to the model. A forced anchor, of which nothing is counted, is the first candidate."""
+        rows = self._pools.rows
+        previous = rows.candidates.index_select(0, slots)
+        temperature = rows.sampler.index_select(0, slots)[:, 0]
+        count_tokens(rows.penalty_counts, slots, previous, counted, temperature)
+        lengths = rows.lengths.index_select(0, slots) + folded
+        rows.lengths.index_copy_(0, slots, lengths)
+        return previous.gather(1, (counted - 1).clamp(min=0).unsqueeze(1)), lengths
 
     def _sample(self, hidden: torch.Tensor, slots: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """hidden [rows, hidden_size] -> the next candidates [rows, 1], kept in the rows' buffers as well."""

@@ -19,6 +19,7 @@ from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.api.request import GenerationRequest, MediaPart
 from ninfer_core.api.service import Finished, GenerationEvent, ServedModel
 from ninfer_core.engine.messages import Submit
+from ninfer_core.engine.thinking_budget import check_thinking_budget
 from ninfer_core.serving.engine_link import EngineLink
 from ninfer_core.serving.exchange import current_exchange
 from ninfer_core.serving.output_stage import OutputStage
@@ -179,7 +180,21 @@ class EngineService:
             stop_channels=request.stop_channels,
             received_monotonic=received,
             deadline_monotonic=self._deadline(received),
+            thinking_budget=self._thinking_budget(request, prompt, limit),
         )
+
+    def _thinking_budget(self, request: GenerationRequest, prompt: PreparedPrompt, limit: int) -> int | None:
+        """The request's or the server's, for prompts that leave thinking open (contract TMPL-8, 10, 14)."""
+        asked = request.thinking_budget
+        budget = self._plan.thinking.thinking_budget if asked is None else asked
+        if budget is None or prompt.initial_channel != "reasoning":
+            return None
+        check_thinking_budget(
+            budget,
+            control_tokens=len(self._frontend.thinking_control_ids),
+            limit=min(limit, self.model.max_context - len(prompt.token_ids)),
+        )
+        return budget
 
 
 class EngineGeneration:

@@ -1,11 +1,11 @@
-"""Random request histories on the real engine and a simulated program, and what each must have come to."""
+"""The real engine stepped by hand, and everything it says checked as it comes."""
 
 from __future__ import annotations
 
 import io
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 from ninfer_core.api.frontend import Frontend
 from ninfer_core.api.plan import ExecutionPlan
@@ -17,12 +17,8 @@ from ninfer_core.engine.program import Program
 from ninfer_core.program.pages import PagePool
 from ninfer_core.program.slots import SlotPool
 from ninfer_core.telemetry import create_log
-from ninfer_core.testing.simulated_program import (
-    STOP_TOKEN,
-    THINK_END_TOKEN,
-    SimulatedFrontend,
-    answer_token,
-)
+from ninfer_core.testing.oracle import expected
+from ninfer_core.testing.simulated_program import SimulatedFrontend
 
 
 @dataclass
@@ -35,19 +31,17 @@ class Clock:
         return self.now
 
 
-def _no_text() -> dict[str, str]:
-    return {"reasoning": "", "content": ""}
-
-
 @dataclass
 class Observer:
     """Collects what is published and checks its order as it comes."""
 
     admissions: list[int] = field(default_factory=list)
+    timeline: list[tuple[Literal["admitted", "ended"], int]] = field(default_factory=list)
     text: dict[int, dict[str, str]] = field(
         default_factory=lambda: defaultdict(lambda: {"reasoning": "", "content": ""})
     )
     last: dict[int, Finished | Failed] = field(default_factory=dict)
+    ended_rows: set[int] = field(default_factory=set)
     fatal: list[EngineMessage] = field(default_factory=list)
 
     def __call__(self, message: EngineMessage) -> None:
@@ -64,6 +58,7 @@ class Observer:
         if isinstance(event, Admitted):
             assert request_id not in self.admissions, "admitted twice"
             self.admissions.append(request_id)
+            self.timeline.append(("admitted", request_id))
             return
         assert request_id in self.admissions, "output before admission"
         if isinstance(event, TextDelta):
@@ -75,6 +70,9 @@ class Observer:
 
     def _end(self, request_id: int, message: Finished | Failed) -> None:
         assert request_id not in self.last, f"request {request_id} ends twice"
+        self.timeline.append(("ended", request_id))
+        if request_id in self.admissions:
+            self.ended_rows.add(request_id)
         self.last[request_id] = message
 
 
@@ -85,7 +83,9 @@ class CountedProgram(Program, Protocol):
     slots: SlotPool
 
     @property
-    def open_rows(self) -> int: ...
+    def open_rows(self) -> int:
+        """Rows that have been opened and not closed."""
+        ...
 
 
 CountedProgramT = TypeVar("CountedProgramT", bound=CountedProgram)
@@ -105,7 +105,13 @@ class Bench(Generic[CountedProgramT]):
 
     def __post_init__(self) -> None:
         log = create_log(stream=self.log)
-        self.engine = Engine(self.plan, self.program, self.frontend, self.observer, self.clock, log)
+        self.engine = Engine(self.plan, self.program, self.frontend, self._published, self.clock, log)
+
+    def _published(self, message: EngineMessage) -> None:
+        self.observer(message)
+        if isinstance(message, Event):  # An engine that gives up keeps its rows.
+            running = len(self.observer.admissions) - len(self.observer.ended_rows)
+            assert self.program.open_rows <= running, "a request's end is told before its row is given back"
 
     def submit(
         self,
@@ -115,8 +121,11 @@ class Bench(Generic[CountedProgramT]):
         max_output_tokens: int = 20,
         seed: int = 0,
         greedy: bool = False,
+        sampled: Sampling | None = None,
         channel: Channel = "content",
         stop: tuple[str, ...] = (),
+        stop_channels: tuple[Channel, ...] = ("reasoning", "content"),
+        thinking_budget: int | None = None,
         wait_seconds: float = 1e9,
     ) -> int:
         request_id = len(self.submitted)
@@ -124,10 +133,11 @@ class Bench(Generic[CountedProgramT]):
             request_id=request_id,
             token_ids=(65,) * prompt_tokens if token_ids is None else token_ids,
             initial_channel=channel,
-            sampling=sampling(seed, greedy=greedy),
+            sampling=sampling(seed, greedy=greedy) if sampled is None else sampled,
             max_output_tokens=max_output_tokens,
             stop=stop,
-            stop_channels=("reasoning", "content"),
+            stop_channels=stop_channels,
+            thinking_budget=thinking_budget,
             received_monotonic=self.clock.now,
             deadline_monotonic=self.clock.now + wait_seconds,
         )
@@ -170,6 +180,9 @@ class Bench(Generic[CountedProgramT]):
         assert last.usage.output_tokens == wanted.output_tokens
         assert last.usage.reasoning_tokens == wanted.reasoning_tokens
         assert last.usage.prompt_tokens == len(submit.token_ids)
+        assert last.usage.thinking_budget == submit.thinking_budget
+        assert last.usage.thinking_control_tokens == wanted.control_tokens
+        assert last.usage.model_thinking_tokens == wanted.reasoning_tokens - wanted.control_tokens
 
 
 def sampling(seed: int, *, greedy: bool = False) -> Sampling:
@@ -182,82 +195,3 @@ def sampling(seed: int, *, greedy: bool = False) -> Sampling:
         frequency_penalty=0.0,
         seed=seed,
     )
-
-
-@dataclass(frozen=True)
-class Answer:
-    text: dict[str, str]
-    reason: str
-    stop_string: str | None
-    output_tokens: int
-    reasoning_tokens: int
-
-
-def expected(submit: Submit, max_context: int) -> Answer:
-    """What the candidate stream must become, found by decoding every prefix of it from scratch."""
-    room = max_context - len(submit.token_ids)
-    limit = min(submit.max_output_tokens, room)
-    limit_reason = "context_capacity" if room < submit.max_output_tokens else "output_limit"
-    tokens: list[int] = []
-    for position in range(limit):
-        tokens.append(answer_token(submit.sampling.seed, position))
-        ended = tokens[-1] == STOP_TOKEN
-        over = ended or len(tokens) == limit
-        channels = split(tokens, submit.initial_channel, complete=over)
-        for channel, text in channels.items():
-            cut, stop = first_stop(text, submit.stop)
-            if stop is not None:
-                return _answer({**channels, channel: cut}, "stop_string", stop, tokens, submit)
-        if over:
-            return _answer(channels, "stop_token" if ended else limit_reason, None, tokens, submit)
-    return _answer(_no_text(), limit_reason, None, tokens, submit)
-
-
-def split(tokens: list[int], initial: Channel, *, complete: bool) -> dict[str, str]:
-    """Both channels' text; without `complete` an unfinished character at the very end is left out."""
-    reasoning: list[int] = []
-    rest = list(tokens)
-    closed = initial == "content"
-    if not closed:
-        closed = THINK_END_TOKEN in tokens
-        cut = tokens.index(THINK_END_TOKEN) if closed else len(tokens)
-        reasoning, rest = tokens[:cut], tokens[cut + 1 :]
-    return {
-        "reasoning": _text(reasoning, complete or closed),
-        "content": _text(rest, complete),
-    }
-
-
-def _text(tokens: list[int], complete: bool) -> str:
-    data = bytes(token for token in tokens if token < 256)
-    text = data.decode("utf-8", "replace")
-    if complete:
-        return text
-    for tail in range(1, min(3, len(data)) + 1):
-        if _may_go_on(data[-tail:]):
-            return data[:-tail].decode("utf-8", "replace")
-    return text
-
-
-def _may_go_on(tail: bytes) -> bool:
-    """Whether these bytes are a proper beginning of some UTF-8 character."""
-    try:
-        tail.decode("utf-8")
-    except UnicodeDecodeError as error:
-        return error.reason == "unexpected end of data" and error.start == 0
-    return False
-
-
-def first_stop(text: str, stops: tuple[str, ...]) -> tuple[str, str | None]:
-    ends = [(text.index(stop) + len(stop), -len(stop), stop) for stop in stops if stop in text]
-    if not ends:
-        return text, None
-    end, _, stop = min(ends)
-    return text[: end - len(stop)], stop
-
-
-def _answer(text: dict[str, str], reason: str, stop: str | None, tokens: list[int], submit: Submit) -> Answer:
-    reasoning = 0
-    if submit.initial_channel == "reasoning":
-        reasoning = tokens.index(THINK_END_TOKEN) + 1 if THINK_END_TOKEN in tokens else len(tokens)
-    return Answer(text, reason, stop, len(tokens), reasoning)

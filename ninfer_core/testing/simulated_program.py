@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import codecs
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from ninfer_core.api.artifact import ArtifactIdentity
@@ -35,6 +35,9 @@ THINK_END_TOKEN = 257
 VOCABULARY_ROWS = 258
 """Token ids below 256 are bytes of UTF-8."""
 
+CONTROL_IDS = (*b" Enough, abca.", THINK_END_TOKEN)
+"""What closes thinking at its budget. Has text that stop strings of tests hit."""
+
 _GROUPS = tuple(text.encode() for text in ("abca", "ab c", "aébc", "漢a", "🚀", "éa\n", "cabc", "aaaa", "bcab", "b漢"))
 """Text of four bytes each, poor in letters so that stop strings match often."""
 
@@ -55,18 +58,25 @@ def answer_token(seed: int, position: int) -> int:
 
 @dataclass(slots=True)
 class _Row:
-    """`offered` is what the row's last unit yielded; `taken` how many tokens of the answer have been folded."""
+    """`offered` is what the row's last unit yielded; `taken` how many tokens of the answer have been folded;
+    `passed_over` is whether a round went on without this row, which then has to be told something else. `rounds_waited`
+    and `singles_waited` are the units of others that have run since this row's last one: rounds, and units for one row.
+    """
 
     setup: RowSetup
     pages: tuple[int, ...]
     prefilled: int = 0
     taken: int = 0
     offered: tuple[int, ...] = ()
+    passed_over: bool = False
+    rounds_waited: int = 0
+    singles_waited: int = 0
 
 
 @dataclass
 class SimulatedProgram:
-    """Implements Program. `columns` is W, the most candidates of a round; `fail_at_unit` raises in that unit."""
+    """Implements Program. `columns` is W, the most candidates of a round; `fail_at_unit` raises in that unit; `kinds`
+    are the units that were run: `prefill`, `decode`, `control`."""
 
     pages: PagePool
     slots: SlotPool
@@ -77,6 +87,7 @@ class SimulatedProgram:
     units: int = 0
     closed: bool = False
     round_sizes: list[int] = field(default_factory=list)
+    kinds: list[str] = field(default_factory=list)
     _rows: dict[int, _Row] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -100,8 +111,11 @@ class SimulatedProgram:
         return slot
 
     def prefill(self, row: int, token_ids: Sequence[int], last: bool) -> int | None:
-        self._unit()
+        self._unit("prefill")
         state = self._rows[row]
+        assert state.rounds_waited <= 1 + state.singles_waited, f"{state.rounds_waited} rounds since row {row}'s chunk"
+        assert state.singles_waited < self.slots.slots, "more units for single rows than there can be other rows"
+        self._ran([row])
         assert 1 <= len(token_ids) <= self.prefill_chunk, f"a chunk of {len(token_ids)} tokens"
         assert not state.offered, f"row {row} is past its prompt"
         state.prefilled += len(token_ids)
@@ -112,18 +126,24 @@ class SimulatedProgram:
         return state.offered[0]
 
     def decode(self, rows: Sequence[RowRound]) -> list[tuple[int, ...]]:
-        self._unit()
+        self._unit("decode")
         assert rows, "an empty round"
-        assert len({each.row for each in rows}) == len(rows), "a row twice in one round"
+        in_round = {each.row for each in rows}
+        assert len(in_round) == len(rows), "a row twice in one round"
         ready = {row for row, state in self._rows.items() if state.offered}
-        assert {each.row for each in rows} == ready, "a round has all ready rows and only those"
+        assert in_round <= ready, "a round has ready rows only"
+        for row in ready - in_round:
+            self._rows[row].passed_over = True
+        for row in in_round:
+            assert self._rows[row].singles_waited <= 1, f"row {row} was ready for more than one unit of another row"
+        self._ran(in_round)
         self.round_sizes.append(len(rows))
         return [self._advance(each) for each in rows]
 
     def _advance(self, each: RowRound) -> tuple[int, ...]:
         state = self._rows[each.row]
-        assert 1 <= each.accepted <= len(state.offered), f"N = {each.accepted} of {len(state.offered)} candidates"
-        state.taken += each.accepted
+        assert not state.passed_over, f"row {each.row} was ready and left out of a round"
+        self._take(state, each.accepted)
         occupied = state.setup.prompt_tokens + state.taken
         reserved = state.setup.reserved_tokens
         assert occupied < reserved, f"row {each.row} holds {occupied} of {reserved} tokens and goes on"
@@ -131,6 +151,38 @@ class SimulatedProgram:
         offered = self._random.randint(1, self.columns)
         state.offered = tuple(answer_token(seed, position) for position in range(state.taken, state.taken + offered))
         return state.offered
+
+    def control(self, row: RowRound, token_ids: Sequence[int]) -> None:
+        self._unit("control")
+        self._ran([row.row])
+        state = self._rows[row.row]
+        self._take(state, row.accepted)
+        state.taken += len(token_ids) - 1
+        state.offered = (token_ids[-1],)
+        state.passed_over = False
+        occupied, reserved = state.setup.prompt_tokens + state.taken, state.setup.reserved_tokens
+        assert occupied + 2 <= reserved, f"row {row.row} holds {occupied} of {reserved} tokens and is to answer"
+
+    def _ran(self, rows: Collection[int]) -> None:
+        """A unit of these rows: the others have waited for it."""
+        for row, state in self._rows.items():
+            if row in rows:
+                state.rounds_waited = state.singles_waited = 0
+            elif self.kinds[-1] == "decode":
+                state.rounds_waited += 1
+            else:
+                state.singles_waited += 1
+
+    def check_accounts(self) -> None:
+        """Every page has one owner: a row, or the free ones (engine.md section 17, invariant 2)."""
+        owned = [page for state in self._rows.values() for page in state.pages]
+        assert len(set(owned)) == len(owned), "two rows own one page"
+        assert len(owned) + self.pages.free_pages == self.pages.pages
+        assert len(self._rows) + self.slots.free_slots == self.slots.slots
+
+    def _take(self, state: _Row, accepted: int) -> None:
+        assert 1 <= accepted <= len(state.offered), f"N = {accepted} of {len(state.offered)} candidates"
+        state.taken += accepted
 
     def close_row(self, row: int) -> None:
         state = self._rows.pop(row)
@@ -141,9 +193,10 @@ class SimulatedProgram:
         assert not self.closed, "closed twice"
         self.closed = True
 
-    def _unit(self) -> None:
+    def _unit(self, kind: str) -> None:
         assert not self.closed, "a unit after close"
         self.units += 1
+        self.kinds.append(kind)
         if self.units == self.fail_at_unit:
             raise RuntimeError("the simulated device has failed")
 
@@ -199,7 +252,7 @@ class SimulatedFrontend:
         self.presets = SamplingPresets(thinking=preset, non_thinking=preset)
         self.stop_token_ids: tuple[int, ...] = (STOP_TOKEN,)
         self.token_domain = VOCABULARY_ROWS
-        self.thinking_control_ids: tuple[int, ...] = ()
+        self.thinking_control_ids: tuple[int, ...] = CONTROL_IDS
 
     def prepare(self, request: GenerationRequest, defaults: ThinkingDefaults) -> PreparedPrompt:
         text = "\n".join(f"{message.role}: {message.text}" for message in request.messages)

@@ -24,7 +24,6 @@ EXAMPLES = {
     "media_live_mib": "2048",
     "media_preprocess_threads": "0",
     "allow_private_media": "true",
-    "default_thinking_budget": "100",
     "log_stats_interval_ms": "5000",
     "request_log_jsonl": "log.jsonl",
 }
