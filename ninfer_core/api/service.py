@@ -53,7 +53,7 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True, tag="admitted"):
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, tag="progress"):
-    """`processed_tokens` of the prompt are done, the cached ones included, `seconds` after admission (OBS-10, OBS-13)."""
+    """`processed_tokens` of the prompt are done, the cached ones included, `seconds` after admission (OBS-10 to 13)."""
 
     processed_tokens: int
     seconds: float

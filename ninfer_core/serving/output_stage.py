@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from ninfer_core.api.frontend import ChannelText, OutputParser, ParsedToolCall
-from ninfer_core.api.service import Finished, GenerationEvent, TextDelta, ToolCallDelta
+from ninfer_core.api.service import Finished, GenerationEvent, LiveTimings, TextDelta, ToolCallDelta
 
 
 class OutputStage:
@@ -22,19 +22,30 @@ class OutputStage:
         """What `event` makes certain; none for text that may yet be a call. Raises what the parser raises."""
         match event:
             case TextDelta():
-                return self._events(self._parser.push(ChannelText(event.channel, event.text)))
+                return self._events(self._parser.push(ChannelText(event.channel, event.text)), event.live)
             case Finished():
-                last = self._events(self._parser.finish())
+                last = self._events(self._parser.finish(), _live(event))
                 return (*last, msgspec.structs.replace(event, tool_calls=self._parser.report))
             case _:
                 return (event,)
 
-    def _events(self, outputs: tuple[ChannelText | ParsedToolCall, ...]) -> tuple[GenerationEvent, ...]:
-        return tuple(self._event(output) for output in outputs)
+    def _events(
+        self, outputs: tuple[ChannelText | ParsedToolCall, ...], live: LiveTimings | None
+    ) -> tuple[GenerationEvent, ...]:
+        """Text that was held back counts as of the event that let it go (contract OBS-14)."""
+        return tuple(self._event(output, live) for output in outputs)
 
-    def _event(self, output: ChannelText | ParsedToolCall) -> GenerationEvent:
+    def _event(self, output: ChannelText | ParsedToolCall, live: LiveTimings | None) -> GenerationEvent:
         if isinstance(output, ChannelText):
-            return TextDelta(channel=output.channel, text=output.text)
+            return TextDelta(channel=output.channel, text=output.text, live=live)
         index = self._calls
         self._calls += 1
         return ToolCallDelta(index=index, name=output.name, arguments=output.arguments)
+
+
+def _live(finished: Finished) -> LiveTimings:
+    return LiveTimings(
+        output_tokens=finished.usage.output_tokens,
+        prompt_seconds=finished.timings.prompt_seconds,
+        generation_seconds=finished.timings.generation_seconds,
+    )

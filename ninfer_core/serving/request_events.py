@@ -28,7 +28,7 @@ from ninfer_core.api.errors import (
     ThinkingBudgetCapacityInsufficient,
 )
 from ninfer_core.api.request import Channel
-from ninfer_core.api.service import Finished, GenerationEvent, TextDelta
+from ninfer_core.api.service import Finished, GenerationEvent, LiveTimings, Progress, TextDelta
 from ninfer_core.engine.messages import EngineMessage, Event, Failed
 
 _CATEGORIES: Mapping[str, ErrorCategory] = {
@@ -66,6 +66,7 @@ MAX_UNREAD_CHARACTERS = 4 * 2**20
 class _Text:
     channel: Channel
     buffer: io.StringIO = field(default_factory=io.StringIO)
+    live: LiveTimings | None = None
 
 
 class RequestEvents:
@@ -117,10 +118,12 @@ class RequestEvents:
             return event
         text = event.buffer.getvalue()
         self._unread_characters -= len(text)
-        return TextDelta(channel=event.channel, text=text)
+        return TextDelta(channel=event.channel, text=text, live=event.live)
 
     def _keep(self, event: GenerationEvent) -> None:
         if not isinstance(event, TextDelta):
+            if isinstance(event, Progress) and self._pending and isinstance(self._pending[-1], Progress):
+                self._pending.pop()  # the later one says it all
             self._pending.append(event)
             return
         self._push_text(event)
@@ -136,6 +139,7 @@ class RequestEvents:
             last = _Text(delta.channel)
             self._pending.append(last)
         last.buffer.write(delta.text)
+        last.live = delta.live
 
     def _end(self) -> None:
         self.ended = True

@@ -15,6 +15,8 @@ from ninfer_core.api.service import (
     Finished,
     FinishReason,
     GenerationEvent,
+    LiveTimings,
+    Progress,
     ServedModel,
     TextDelta,
     Timings,
@@ -96,9 +98,11 @@ class ScriptedGeneration:
         script = self._script
         await asyncio.sleep(script.pause_seconds)
         yield Admitted(prompt_tokens=script.prompt_tokens, cached_tokens=script.cached_tokens)
-        for channel, text in script.pieces:
+        for processed, seconds in self._progress():
+            yield Progress(processed_tokens=processed, seconds=seconds)
+        for index, (channel, text) in enumerate(script.pieces):
             await asyncio.sleep(script.pause_seconds)
-            yield TextDelta(channel=channel, text=text)
+            yield TextDelta(channel=channel, text=text, live=self._live(index))
         for index, (name, arguments) in enumerate(script.calls):
             await asyncio.sleep(script.pause_seconds)
             yield ToolCallDelta(index=index, name=name, arguments=arguments)
@@ -119,6 +123,21 @@ class ScriptedGeneration:
         if not self._closed:
             self._closed = True
             self._service.open_generations -= 1
+
+    def _progress(self) -> list[tuple[int, float]]:
+        """Half of what is not cached, then the whole prompt."""
+        script = self._script
+        half = (script.cached_tokens + script.prompt_tokens) // 2
+        return [(half, script.prompt_seconds / 2), (script.prompt_tokens, script.prompt_seconds)]
+
+    def _live(self, index: int) -> LiveTimings:
+        script = self._script
+        share = index / max(len(script.pieces) - 1, 1)
+        return LiveTimings(
+            output_tokens=index + 1,
+            prompt_seconds=script.prompt_seconds,
+            generation_seconds=script.generation_seconds * share,
+        )
 
     def _usage(self) -> Usage:
         pieces = self._script.pieces

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from ninfer_models.qwen_hybrid.frontend.output_format import QwenOutputFormat
 
@@ -11,6 +12,7 @@ from ninfer_core.api.service import (
     Finished,
     FinishReason,
     GenerationEvent,
+    LiveTimings,
     TextDelta,
     Timings,
     ToolCallDelta,
@@ -86,3 +88,24 @@ def test_without_an_effective_tool_everything_is_text() -> None:
 def test_the_mode_reaches_the_parser() -> None:
     text = CALL + " and so on"
     assert any(isinstance(event, ToolCallDelta) for event in through(("content", text), tolerant=True))
+
+
+@pytest.mark.contract("OBS-14")
+def test_text_that_was_held_back_counts_as_of_what_let_it_go() -> None:
+    def counted(*texts: str) -> list[tuple[str, int]]:
+        stage = OutputStage(QwenOutputFormat().parser((WEATHER,), tolerant=False))
+        last = finished()
+        usage = msgspec.structs.replace(last.usage, output_tokens=99)
+        events: list[GenerationEvent] = [
+            TextDelta(
+                channel="content",
+                text=text,
+                live=LiveTimings(output_tokens=tokens, prompt_seconds=1, generation_seconds=2),
+            )
+            for tokens, text in enumerate(texts, start=1)
+        ]
+        seen = [seen for event in [*events, msgspec.structs.replace(last, usage=usage)] for seen in stage.push(event)]
+        return [(event.text, event.live.output_tokens) for event in seen if isinstance(event, TextDelta) and event.live]
+
+    assert counted("a", " <tool", "_call", "> b", ".") == [("a", 1), (" <tool_call> b", 4), (".", 5)]
+    assert counted("a", " <tool") == [("a", 1), (" <tool", 99)]

@@ -5,7 +5,16 @@ import asyncio
 import pytest
 
 from ninfer_core.api.errors import ClientTooSlow, ErrorCategory, RequestError
-from ninfer_core.api.service import Admitted, Finished, GenerationEvent, TextDelta, Timings, Usage
+from ninfer_core.api.service import (
+    Admitted,
+    Finished,
+    GenerationEvent,
+    LiveTimings,
+    Progress,
+    TextDelta,
+    Timings,
+    Usage,
+)
 from ninfer_core.engine.messages import Event, Failed
 from ninfer_core.serving.request_events import EventTable, RequestEvents, reported_error
 
@@ -42,6 +51,29 @@ def test_text_that_nobody_reads_is_kept_as_one_piece_for_each_run_of_a_channel()
             ADMITTED,
             TextDelta(channel="reasoning", text="a" * 1000),
             TextDelta(channel="content", text="b" * 1000),
+            FINISHED,
+        ]
+
+    asyncio.run(run())
+
+
+@pytest.mark.contract("OBS-10", "OBS-14")
+def test_progress_that_nobody_reads_is_the_latest_and_text_counts_as_of_its_last_token() -> None:
+    def live(tokens: int) -> LiveTimings:
+        return LiveTimings(output_tokens=tokens, prompt_seconds=1, generation_seconds=tokens)
+
+    async def run() -> None:
+        events = RequestEvents(lambda: None, lambda: None)
+        events.push(ADMITTED)
+        for processed in range(1, 1000):
+            events.push(Progress(processed_tokens=processed, seconds=processed))
+        for tokens in range(1, 1000):
+            events.push(TextDelta(channel="content", text="b", live=live(tokens)))
+        events.push(FINISHED)
+        assert await read_all(events) == [
+            ADMITTED,
+            Progress(processed_tokens=999, seconds=999),
+            TextDelta(channel="content", text="b" * 999, live=live(999)),
             FINISHED,
         ]
 

@@ -121,8 +121,8 @@ def test_a_stream_without_usage(connect: Connect) -> None:
     assert "timings" in chunks[-1] and chunks[-1]["choices"][0]["finish_reason"] == "stop"
 
 
-@pytest.mark.contract("OBS-9", "OBS-10", "OBS-11", "OBS-12", "OBS-13")
-@pytest.mark.parametrize(("cached", "processed"), [(0, [0, 7]), (3, [3, 7]), (7, [7])])
+@pytest.mark.contract("CHAT-14", "OBS-9", "OBS-10", "OBS-11", "OBS-12", "OBS-13")
+@pytest.mark.parametrize(("cached", "processed"), [(0, [0, 3, 7]), (3, [3, 5, 7]), (7, [7])])
 @pytest.mark.parametrize("pieces", [(), (("content", "x"),)])
 def test_prompt_progress(connect: Connect, cached: int, processed: list[int], pieces: Any) -> None:
     client, _ = connect(Script(pieces=pieces, cached_tokens=cached))
@@ -134,6 +134,23 @@ def test_prompt_progress(connect: Connect, cached: int, processed: list[int], pi
     assert all(
         chunk["choices"][0]["delta"] in ({}, {"role": "assistant", "content": ""}) for chunk in chunks[: last + 1]
     )
+    times = [event["time_ms"] for event in progress]
+    assert times[0] == 0 and times == sorted(times)
+
+
+@pytest.mark.contract("CHAT-14", "OBS-8")
+def test_timings_on_every_chunk_with_text(connect: Connect) -> None:
+    client, _ = connect(THOUGHT)
+    *chunks, _ = data_payloads(client.post(PATH, json=body(stream=True, timings_per_token=True)).text)
+    assert ["timings" in chunk for chunk in chunks] == [False, *[True] * 4, True]
+    live = [chunk["timings"] for chunk in chunks[1:-1]]
+    assert [timings["predicted_n"] for timings in live] == [1, 2, 3, 4]
+    assert [timings["predicted_ms"] for timings in live] == sorted(timings["predicted_ms"] for timings in live)
+    assert all((timings["prompt_n"], timings["prompt_ms"]) == (7, 500) for timings in live)
+    assert chunks[-1]["timings"] == live[-1]
+    assert all(math.isfinite(value) for timings in live for value in timings.values())
+    whole = client.post(PATH, json=body(timings_per_token=True)).json()
+    assert whole["timings"]["predicted_n"] == 4
 
 
 @pytest.mark.contract("GEN-16")

@@ -1,16 +1,16 @@
-"""A generation -> the chunks of a streamed answer, in the order of contract CHAT-45, CHAT-46 and OBS-9 to 13."""
+"""A generation -> the chunks of a streamed answer, in the order of contract CHAT-45, CHAT-46 and OBS-8 to 14."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from ninfer_core.api import Admitted, Finished, Generation, TextDelta, ToolCallDelta
+from ninfer_core.api import Admitted, Finished, Generation, Progress, TextDelta, ToolCallDelta
 from ninfer_protocols.openai_chat.lowering import ChatCall
 from ninfer_protocols.openai_chat.responses import (
     AnswerIdentity,
     finish_reason,
+    live_timings_object,
     timings_object,
     tool_call_object,
     usage_object,
@@ -28,12 +28,13 @@ async def stream_frames(
             case Admitted():
                 for frame in chunks.admitted(event):
                     yield frame
+            case Progress():
+                for frame in chunks.progressed(event):
+                    yield frame
             case TextDelta():
-                for frame in chunks.delta(event):
-                    yield frame
+                yield chunks.delta(event)
             case ToolCallDelta():
-                for frame in chunks.call(event):
-                    yield frame
+                yield chunks.call(event)
             case Finished():
                 for frame in chunks.finished(event):
                     yield frame
@@ -41,56 +42,57 @@ async def stream_frames(
 
 
 class _ChunkWriter:
-    """Knows what has been said so far. Progress is told at admission and at the end of the prompt: later events
-    may coalesce (contract OBS-10)."""
+    """Knows what has been said so far."""
 
     def __init__(self, call: ChatCall, identity: AnswerIdentity) -> None:
         self._identity = identity
         self._include_usage = call.include_usage
+        self._timings_per_token = call.timings_per_token
         self._tell_progress = call.return_progress
-        self._admitted: Admitted | None = None
-        self._admitted_monotonic = 0.0
+        self._prompt = Admitted(prompt_tokens=0, cached_tokens=0)
+        self._told_tokens = -1
         self._called = False
 
     def admitted(self, event: Admitted) -> list[bytes]:
-        self._admitted_monotonic = time.monotonic()
-        frames = [self._frame(self._choice({"role": "assistant", "content": ""}))]
-        if self._tell_progress:
-            frames.append(self._progress(event, processed=event.cached_tokens))
-            self._admitted = event if event.cached_tokens < event.prompt_tokens else None
-        return frames
+        """The first progress is what was cached (contract OBS-10, OBS-12)."""
+        self._prompt = event
+        role = self._frame(self._choice({"role": "assistant", "content": ""}))
+        return [role, *self.progressed(Progress(processed_tokens=event.cached_tokens, seconds=0.0))]
 
-    def delta(self, event: TextDelta) -> list[bytes]:
+    def progressed(self, event: Progress) -> list[bytes]:
+        if not self._tell_progress or event.processed_tokens <= self._told_tokens:
+            return []
+        self._told_tokens = event.processed_tokens
+        progress = {
+            "total": self._prompt.prompt_tokens,
+            "cache": self._prompt.cached_tokens,
+            "processed": event.processed_tokens,
+            "time_ms": event.seconds * 1000,
+        }
+        return [self._frame(self._choice({}), prompt_progress=progress)]
+
+    def delta(self, event: TextDelta) -> bytes:
         field = "reasoning_content" if event.channel == "reasoning" else "content"
-        return [*self._prompt_done(), self._frame(self._choice({field: event.text}))]
+        choice = self._choice({field: event.text})
+        if not self._timings_per_token or event.live is None:
+            return self._frame(choice)
+        prompt = self._prompt
+        timings = live_timings_object(
+            event.live, prompt_tokens=prompt.prompt_tokens, cached_tokens=prompt.cached_tokens
+        )
+        return self._frame(choice, timings=timings)
 
-    def call(self, event: ToolCallDelta) -> list[bytes]:
+    def call(self, event: ToolCallDelta) -> bytes:
         """A call comes whole, in one chunk: it is certain only when the answer is over."""
         self._called = True
-        delta = {"tool_calls": [{"index": event.index, **tool_call_object(event)}]}
-        return [*self._prompt_done(), self._frame(self._choice(delta))]
+        return self._frame(self._choice({"tool_calls": [{"index": event.index, **tool_call_object(event)}]}))
 
     def finished(self, event: Finished) -> list[bytes]:
         timings = {"timings": timings_object(event.usage, event.timings)}
         finish = self._choice({}, finish_reason(event.reason, called=self._called))
         if not self._include_usage:
-            return [*self._prompt_done(), self._frame(finish, **timings)]
-        usage = {"usage": usage_object(event.usage)}
-        return [*self._prompt_done(), self._frame(finish), self._frame(None, **usage, **timings)]
-
-    def _prompt_done(self) -> list[bytes]:
-        """The last progress event, once, before the first output (contract OBS-11)."""
-        event, self._admitted = self._admitted, None
-        return [] if event is None else [self._progress(event, processed=event.prompt_tokens)]
-
-    def _progress(self, event: Admitted, processed: int) -> bytes:
-        progress = {
-            "total": event.prompt_tokens,
-            "cache": event.cached_tokens,
-            "processed": processed,
-            "time_ms": (time.monotonic() - self._admitted_monotonic) * 1000,
-        }
-        return self._frame(self._choice({}), prompt_progress=progress)
+            return [self._frame(finish, **timings)]
+        return [self._frame(finish), self._frame(None, usage=usage_object(event.usage), **timings)]
 
     def _frame(self, choice: dict[str, Any] | None, **extra: Any) -> bytes:
         chunk = self._identity.envelope("chat.completion.chunk")

@@ -39,6 +39,7 @@ class ChatCall(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool
     include_usage: bool
     return_progress: bool
+    timings_per_token: bool
 
 
 def lower(body: bytes, model_id: str | None) -> ChatCall:
@@ -50,17 +51,12 @@ def lower(body: bytes, model_id: str | None) -> ChatCall:
     if model_id is not None:
         _check_model(chat.model, model_id)
     unsupported.check(decoded)
-    if chat.timings_per_token and chat.stream:
-        raise invalid_value(
-            "timings_per_token",
-            "timings for each token are not built yet in this release; the last chunk has them",
-            code="timings_per_token_not_supported",
-        )
     return ChatCall(
         request=_request(chat),
         stream=bool(chat.stream),
         include_usage=bool(chat.stream_options and chat.stream_options.include_usage),
         return_progress=bool(chat.return_progress),
+        timings_per_token=bool(chat.timings_per_token),
     )
 
 

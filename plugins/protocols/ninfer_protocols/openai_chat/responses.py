@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ninfer_core.api import Finished, FinishReason, TextDelta, Timings, ToolCallDelta, Usage
+from ninfer_core.api import Finished, FinishReason, LiveTimings, TextDelta, Timings, ToolCallDelta, Usage
 from ninfer_protocols.wire.identifiers import chat_completion_id, tool_call_id
 
 _FINISH_REASONS: Mapping[FinishReason, Literal["stop", "length"]] = {
@@ -84,19 +84,29 @@ def usage_object(usage: Usage) -> dict[str, Any]:
 
 
 def timings_object(usage: Usage, timings: Timings) -> dict[str, Any]:
-    """Contract OBS-1 to 6. Of n output tokens, n-1 intervals lie on the generation clock."""
-    prompt_tokens = usage.prompt_tokens - usage.cached_tokens
-    intervals = max(usage.output_tokens - 1, 0)
+    """Of a whole answer (contract OBS-1 to 6)."""
+    live = LiveTimings(
+        output_tokens=usage.output_tokens,
+        prompt_seconds=timings.prompt_seconds,
+        generation_seconds=timings.generation_seconds,
+    )
+    return live_timings_object(live, prompt_tokens=usage.prompt_tokens, cached_tokens=usage.cached_tokens)
+
+
+def live_timings_object(live: LiveTimings, *, prompt_tokens: int, cached_tokens: int) -> dict[str, Any]:
+    """As far as an answer has come (contract OBS-8). Of n output tokens, n-1 intervals lie on the generation clock."""
+    computed_tokens = prompt_tokens - cached_tokens
+    intervals = max(live.output_tokens - 1, 0)
     return {
-        "cache_n": usage.cached_tokens,
-        "prompt_n": prompt_tokens,
-        "prompt_ms": timings.prompt_seconds * 1000,
-        "prompt_per_token_ms": _ratio(timings.prompt_seconds * 1000, prompt_tokens),
-        "prompt_per_second": _ratio(prompt_tokens, timings.prompt_seconds),
-        "predicted_n": usage.output_tokens,
-        "predicted_ms": timings.generation_seconds * 1000,
-        "predicted_per_token_ms": _ratio(timings.generation_seconds * 1000, intervals),
-        "predicted_per_second": _ratio(intervals, timings.generation_seconds),
+        "cache_n": cached_tokens,
+        "prompt_n": computed_tokens,
+        "prompt_ms": live.prompt_seconds * 1000,
+        "prompt_per_token_ms": _ratio(live.prompt_seconds * 1000, computed_tokens),
+        "prompt_per_second": _ratio(computed_tokens, live.prompt_seconds),
+        "predicted_n": live.output_tokens,
+        "predicted_ms": live.generation_seconds * 1000,
+        "predicted_per_token_ms": _ratio(live.generation_seconds * 1000, intervals),
+        "predicted_per_second": _ratio(intervals, live.generation_seconds),
     }
 
 
