@@ -19,10 +19,10 @@ MAX_THREADS = 4
 class Preparation:
     """A bounded pool. Its queue is bounded by the places of the server: each request has one task at a time."""
 
-    def __init__(self, frontend: Frontend, defaults: ThinkingDefaults) -> None:
+    def __init__(self, frontend: Frontend, defaults: ThinkingDefaults, max_threads: int = MAX_THREADS) -> None:
         self._frontend = frontend
         self._defaults = defaults
-        threads = min(MAX_THREADS, os.cpu_count() or 1)
+        threads = min(max_threads, os.cpu_count() or 1)
         self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="ninfer-prepare")
 
     async def prepare(

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable
 
 from ninfer_core.api.errors import (
     ContextLengthExceeded,
-    GenerationFailed,
-    RequestCancelled,
     RequestError,
     ServerOverloaded,
     ServiceUnavailable,
 )
-from ninfer_core.api.frontend import Frontend, PreparedPrompt, ToolCallReport
+from ninfer_core.api.frontend import Frontend, PreparedPrompt
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.api.request import GenerationRequest, MediaPart
-from ninfer_core.api.service import Finished, GenerationEvent, ServedModel
+from ninfer_core.api.service import ServedModel
 from ninfer_core.engine.messages import Submit
 from ninfer_core.engine.thinking_budget import check_thinking_budget
 from ninfer_core.serving.engine_link import EngineLink
 from ninfer_core.serving.exchange import current_exchange
+from ninfer_core.serving.generation import EngineGeneration, RequestLog
 from ninfer_core.serving.output_stage import OutputStage
 from ninfer_core.serving.places import Place, Places
 from ninfer_core.serving.preparation import Preparation
-from ninfer_core.serving.request_events import RequestEvents
 from ninfer_core.serving.sampling import PlanSampling, SamplingSource
 from ninfer_core.telemetry import Log
 
@@ -55,6 +52,8 @@ class EngineService:
         self._frontend = frontend
         self._sampling = sampling or PlanSampling(plan)
         self._preparation = Preparation(frontend, plan.thinking)
+        # Counting may be asked for prompts of any length, so it has a thread of its own.
+        self._counting_preparation = Preparation(frontend, plan.thinking, max_threads=1)
         self._places = Places(plan.capacities.max_concurrency + plan.capacities.max_pending_requests)
         self._counting = Places(self._places.capacity)
         self._request_ids = itertools.count(1)
@@ -94,13 +93,14 @@ class EngineService:
     async def count_tokens(self, request: GenerationRequest) -> int:
         place = self._take(self._counting)
         try:
-            prompt = await self._prepare(request, time.monotonic(), place)
+            prompt = await self._prepare(self._counting_preparation, request, time.monotonic(), place)
         finally:
             place.let_go()
         return len(prompt.token_ids)
 
     async def close(self) -> None:
         await self._preparation.close()
+        await self._counting_preparation.close()
 
     def _take(self, places: Places) -> Place:
         if self._link.failure is not None:
@@ -111,7 +111,7 @@ class EngineService:
         self, request: GenerationRequest, request_id: int, received: float, place: Place
     ) -> EngineGeneration:
         self._refuse_hopeless(request)
-        prompt = self._checked(await self._prepare(request, received, place))
+        prompt = self._checked(await self._prepare(self._preparation, request, received, place))
         submit = self._submit(request, prompt, request_id, received)
         # Two parties hold the place from here on: the engine, and whoever reads the answer.
         place.hold()
@@ -127,12 +127,14 @@ class EngineService:
             prompt,
             events,
             OutputStage(parser),
-            _RequestLog(self._log, request_id, received),
+            RequestLog(self._log, request_id, received),
             lambda: self._link.cancel(request_id),
             place,
         )
 
-    async def _prepare(self, request: GenerationRequest, received: float, place: Place) -> PreparedPrompt:
+    async def _prepare(
+        self, preparation: Preparation, request: GenerationRequest, received: float, place: Place
+    ) -> PreparedPrompt:
         _refuse_media(request)
         if request.tools and not self.model.capabilities.tools:
             raise RequestError(
@@ -142,7 +144,7 @@ class EngineService:
             )
         # The thread holds the place as well: it may outlive its request.
         place.hold()
-        return await self._preparation.prepare(
+        return await preparation.prepare(
             request,
             received_monotonic=received,
             deadline_monotonic=self._deadline(received),
@@ -195,102 +197,6 @@ class EngineService:
             limit=min(limit, self.model.max_context - len(prompt.token_ids)),
         )
         return budget
-
-
-class EngineGeneration:
-    """Generation over the events of one request."""
-
-    def __init__(
-        self,
-        prompt: PreparedPrompt,
-        events: RequestEvents,
-        stage: OutputStage,
-        log: _RequestLog,
-        cancel: Callable[[], None],
-        place: Place,
-    ) -> None:
-        self.prompt = prompt
-        self._events = events
-        self._stage = stage
-        self._log = log
-        self._cancel = cancel
-        self._place: Place | None = place
-
-    async def __aiter__(self) -> AsyncIterator[GenerationEvent]:
-        try:
-            while (event := await self._events.next()) is not None:
-                for seen in self._parsed(event):
-                    if isinstance(seen, Finished):
-                        self._log.done(seen)
-                    yield seen
-        except RequestError as error:
-            self._log.failed(error)
-            raise
-
-    def _parsed(self, event: GenerationEvent) -> tuple[GenerationEvent, ...]:
-        try:
-            return self._stage.push(event)
-        except Exception as error:
-            self._log.parser_failed(error)
-            # The exception's own text stays out: it may quote what the model wrote.
-            raise GenerationFailed(
-                f"the answer could not be parsed ({type(error).__name__}); the server's log says where"
-            ) from error
-
-    async def aclose(self) -> None:
-        if self._place is None:
-            return
-        place, self._place = self._place, None
-        if not self._events.ended:
-            self._cancel()
-        # Has no effect on a request whose end was read.
-        self._log.failed(RequestCancelled())
-        place.let_go()
-
-
-class _RequestLog:
-    """The one closing record of a request (contract OLOG-2, OLOG-4, OLOG-5)."""
-
-    def __init__(self, log: Log, request_id: int, received_monotonic: float) -> None:
-        self._log = log
-        self._request_id = request_id
-        self._received_monotonic = received_monotonic
-        self._closed = False
-
-    def done(self, finished: Finished) -> None:
-        self._closed = True
-        self._warn_of_fallback(finished.tool_calls)
-        usage, timings = finished.usage, finished.timings
-        intervals = max(usage.output_tokens - 1, 0)
-        rate = intervals / timings.generation_seconds if timings.generation_seconds > 0 else 0.0
-        self._log.info(
-            "request_done",
-            id=self._request_id,
-            finish=finished.reason,
-            prompt_tokens=usage.prompt_tokens,
-            output_tokens=usage.output_tokens,
-            tokens_per_second=rate,
-            queue_seconds=timings.queue_seconds,
-            prompt_seconds=timings.prompt_seconds,
-            seconds=self._seconds(),
-        )
-
-    def failed(self, error: RequestError) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        self._log.warning("request_ended", id=self._request_id, code=error.code, seconds=self._seconds())
-
-    def parser_failed(self, error: Exception) -> None:
-        self._log.error("output_parser_failed", id=self._request_id, exc_info=error)
-
-    def _warn_of_fallback(self, report: ToolCallReport | None) -> None:
-        """The classification and nothing of the text (contract TOOL-13)."""
-        if report is not None and report.fallback_reason != "none":
-            self._log.warning("tool_calls_as_text", id=self._request_id, reason=report.fallback_reason)
-
-    def _seconds(self) -> float:
-        return time.monotonic() - self._received_monotonic
 
 
 def _refuse_media(request: GenerationRequest) -> None:

@@ -48,9 +48,9 @@ def with_service(
 def _slow_down(program: SimulatedProgram, seconds: float) -> None:
     unit = program._unit
 
-    def slow_unit() -> None:
+    def slow_unit(kind: str) -> None:
         time.sleep(seconds)
-        unit()
+        unit(kind)
 
     program._unit = slow_unit  # type: ignore[method-assign]
 
