@@ -77,7 +77,7 @@ def exercise(program: Program, plan: ExecutionPlan) -> float:
     for _ in range(capacities.max_concurrency):
         row = program.open_row(RowSetup(prompt_tokens, prompt_tokens + ROUNDS, GREEDY))
         assert row is not None, "the plan was made for this many rows"
-        prompt = [generator.randrange(plan.geometry.token_domain) for _ in range(prompt_tokens)]
+        prompt = [generator.randrange(plan.token_domain) for _ in range(prompt_tokens)]
         program.prefill(row, prompt, last=True)
         rows.append(row)
     seconds = []
@@ -85,7 +85,7 @@ def exercise(program: Program, plan: ExecutionPlan) -> float:
         begin = time.perf_counter()
         candidates = program.decode([RowRound(row=row, accepted=1) for row in rows])
         seconds.append(time.perf_counter() - begin)
-        assert all(0 <= token < plan.geometry.token_domain for each in candidates for token in each)
+        assert all(0 <= token < plan.token_domain for each in candidates for token in each)
     return sorted(seconds)[len(seconds) // 2]
 
 

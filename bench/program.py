@@ -57,7 +57,7 @@ class Runner:
         self._chunk = plan.capacities.prefill_chunk
         self._rounds = rounds
         generator = random.Random(plan.digest)
-        domain = plan.geometry.token_domain
+        domain = plan.token_domain
         self._prompts = [[generator.randrange(domain) for _ in range(prompt_tokens)] for _ in range(max(BATCHES))]
 
     def prefill(self, index: int, chunk: int) -> tuple[int, int, float]:

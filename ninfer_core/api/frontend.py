@@ -159,6 +159,8 @@ class Frontend(Protocol):
     presets: SamplingPresets
     stop_token_ids: tuple[int, ...]
     token_domain: int
+    """One more than the largest id that is a token, at most the model's `vocabulary_rows`: sampling uses the logits of
+    `[0, token_domain)`. The one place that says so."""
     thinking_control_ids: tuple[int, ...]
     """Guidance and close marker that end thinking at its budget (contract TMPL-12): checked at start to decode to
     that text and to hold no stop token; empty when the template has no thinking."""

@@ -36,13 +36,13 @@ class Geometry(msgspec.Struct, frozen=True, kw_only=True):
 
     `state` is what a sequence carries from token to token. `records` is what one input column of a round
     must leave behind so that exactly N columns can be folded into `state` later (speculative.md section 5,
-    option B). Sampling uses rows `[0, token_domain)` of the `vocabulary_rows` logits.
+    option B). `vocabulary_rows` are the rows of the embedding and of the logits; how many of them are tokens is the
+    frontend's `token_domain`.
     """
 
     hidden_size: int
     layers: int
     vocabulary_rows: int
-    token_domain: int
     max_positions: int
     attention: AttentionGeometry
     state: tuple[StateArray, ...]

@@ -88,6 +88,7 @@ class ExecutionPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     `digest` identifies the configuration; two runs with one digest are the same. Server settings that change no
     token and no byte on the device (address, key, logs) are not part of the plan. `compat` is sorted, each name once.
+    `token_domain` is the frontend's.
     """
 
     ninfer_version: str
@@ -97,6 +98,7 @@ class ExecutionPlan(msgspec.Struct, frozen=True, kw_only=True):
     identity: ArtifactIdentity
     device: DeviceInfo
     geometry: Geometry
+    token_domain: int
     activation_dtype: str
     kv_layout: KVLayout
     capacities: Capacities

@@ -11,7 +11,9 @@ import msgspec
 
 from ninfer_core.api.artifact import ArtifactHeader, ArtifactIdentity, TensorSpec
 from ninfer_core.api.errors import ArtifactInvalid
+from ninfer_core.api.geometry import Geometry
 from ninfer_core.artifact.container import FORMAT_VERSION, REQUIRED_RESOURCES, SUFFIX
+from ninfer_core.artifact.frontend import checked_frontend
 from ninfer_core.artifact.handle import ArtifactHandle
 from ninfer_core.artifact.inventory import inventory_problems
 from ninfer_core.artifact.source import open_artifact
@@ -102,14 +104,14 @@ def _check(header: ArtifactHeader, family: LoadedPlugin) -> None:
     """Config, inventory and frontend, all as the family sees them. Raises ArtifactInvalid."""
     problems = [f"{name} is missing" for name in REQUIRED_RESOURCES if name not in header.resources]
     try:
-        family.hook.ninfer_family_geometry(header=header, activation_dtype=REPORTED_ACTIVATIONS)
+        geometry: Geometry = family.hook.ninfer_family_geometry(header=header, activation_dtype=REPORTED_ACTIVATIONS)
         inventory = family.hook.ninfer_family_inventory(header=header)
     except ArtifactInvalid as invalid:
         raise ArtifactInvalid(header.source, [*problems, *invalid.problems]) from None
     problems.extend(inventory_problems(header, inventory, stored_groups(header, inventory)))
     if problems:
         raise ArtifactInvalid(header.source, bounded(problems))
-    family.hook.ninfer_family_frontend(header=header)
+    checked_frontend(family, header, geometry)
 
 
 def _check_space(output: Path, needed_bytes: int) -> None:

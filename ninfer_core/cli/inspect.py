@@ -81,7 +81,7 @@ def _geometry(geometry: Geometry) -> list[tuple[str, str]]:
     return [
         ("layers", f"{geometry.layers}, {attention.layers} of them attention ({heads})"),
         ("hidden size", str(geometry.hidden_size)),
-        ("vocabulary", f"{geometry.vocabulary_rows} rows, {geometry.token_domain} tokens"),
+        ("vocabulary", f"{geometry.vocabulary_rows} rows"),
         ("positions", str(geometry.max_positions)),
         ("state", f"{geometry.state_bytes:,} bytes a sequence"),
     ]

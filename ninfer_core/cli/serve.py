@@ -48,7 +48,12 @@ def serve(options: ServeOptions) -> None:
         prepared.settings,
         frontend=prepared.resolution.frontend,
         link=ProcessLink(
-            prepared.plan, prepared.artifact.header.source, log=log, log_level=options.log_level, script=script
+            prepared.plan,
+            prepared.artifact.header.source,
+            log=log,
+            log_level=options.log_level,
+            stats_interval_ms=prepared.settings.log_stats_interval_ms,
+            script=script,
         ),
         protocols=lambda context: build_protocols(protocols, context),
         clock=clock,

@@ -11,6 +11,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import msgspec
+
 from ninfer_core.api.errors import (
     ContextLengthExceeded,
     GenerationFailed,
@@ -24,7 +26,7 @@ from ninfer_core.api.errors import (
 )
 from ninfer_core.api.frontend import Frontend
 from ninfer_core.api.plan import ExecutionPlan
-from ninfer_core.api.service import Admitted, Finished, GenerationEvent
+from ninfer_core.api.service import Admitted, Finished, GenerationEvent, Progress
 from ninfer_core.engine.inbox import Inbox, Refusal
 from ninfer_core.engine.messages import Cancel, EngineMessage, Event, Failed, Fatal, FrontMessage, Shutdown, Submit
 from ninfer_core.engine.program import Program, RowRound
@@ -32,6 +34,7 @@ from ninfer_core.engine.records import RequestRecord
 from ninfer_core.engine.scheduler import ControlCommit, DecodeRound, PrefillChunk, Scheduler
 from ninfer_core.engine.session import Ending, OutputSession, SessionStep
 from ninfer_core.engine.thinking_budget import check_thinking_budget
+from ninfer_core.engine.throughput import ThroughputMeter
 from ninfer_core.telemetry import Log, create_log
 
 Publish = Callable[[EngineMessage], None]
@@ -39,7 +42,8 @@ Publish = Callable[[EngineMessage], None]
 
 
 class Engine:
-    """Serves requests on `program` until told to stop. `clock` is the monotonic clock of the deadlines, in seconds."""
+    """Serves requests on `program` until told to stop. `clock` is the monotonic clock of the deadlines, in seconds.
+    What it does is published every `stats_interval_seconds`, 0 for never."""
 
     def __init__(
         self,
@@ -49,6 +53,7 @@ class Engine:
         publish: Publish,
         clock: Callable[[], float] = time.monotonic,
         log: Log | None = None,
+        stats_interval_seconds: float = 0.0,
     ) -> None:
         capacities = plan.capacities
         self._program = program
@@ -70,6 +75,7 @@ class Engine:
         )
         self._records: dict[int, RequestRecord] = {}
         self._shutdown: Shutdown | None = None
+        self._meter = ThroughputMeter(stats_interval_seconds, clock, publish)
         self._log = create_log() if log is None else log
 
     def post(self, message: FrontMessage) -> None:
@@ -106,7 +112,9 @@ class Engine:
 
     def step(self, *, wait: bool = False) -> bool:
         """One boundary. False once a Shutdown is done with. `wait` blocks for a message when there is nothing to do."""
-        for message in self._inbox.take(wait=wait and self._scheduler.idle):
+        messages = self._inbox.take(wait=wait and self._scheduler.idle, timeout_seconds=self._meter.seconds_left)
+        begin = self._meter.begin_boundary()
+        for message in messages:
             self._receive(message)
         if self._shutdown is not None and not self._shutdown.drain:
             self._end_all(ServiceUnavailable("it is shutting down"))
@@ -122,6 +130,7 @@ class Engine:
                 self._control(commit)
             case DecodeRound() as decode_round:
                 self._decode(decode_round)
+        self._meter.end_boundary(begin, self._scheduler.standing())
         return self._shutdown is None or not self._scheduler.idle
 
     # --- messages ----------------------------------------------------------------------------------
@@ -201,9 +210,13 @@ class Engine:
         assert record.row is not None
         start = record.prefilled_tokens
         token_ids = record.submit.token_ids[start : start + chunk.tokens]
-        candidate = self._program.prefill(record.row, token_ids, chunk.last)
+        with self._meter.unit():
+            candidate = self._program.prefill(record.row, token_ids, chunk.last)
+        self._meter.prefilled(chunk.tokens)
         record.prefilled_tokens += chunk.tokens
         assert (candidate is not None) == chunk.last, "exactly the last chunk of a prompt yields a candidate"
+        done = Progress(processed_tokens=record.prefilled_tokens, seconds=self._clock() - record.admitted_at)
+        self._event(record, done)
         if candidate is None:
             return
         self._scheduler.promote(record)
@@ -216,13 +229,18 @@ class Engine:
     def _decode(self, decode_round: DecodeRound) -> None:
         records = decode_round.records
         rounds = [RowRound(row=_row(record), accepted=record.accepted) for record in records]
-        candidates = self._program.decode(rounds)
-        self._commit([(record, self._choose(record, row)) for record, row in zip(records, candidates, strict=True)])
+        with self._meter.unit():
+            candidates = self._program.decode(rounds)
+        steps = [(record, self._choose(record, row)) for record, row in zip(records, candidates, strict=True)]
+        tokens = sum(step.accepted for _, step in steps if isinstance(step, SessionStep))
+        self._meter.decoded(rows=len(records), tokens=tokens)
+        self._commit(steps)
 
     def _control(self, commit: ControlCommit) -> None:
         """Close the thinking of one row (engine.md section 13)."""
         record = commit.record
-        self._program.control(RowRound(row=_row(record), accepted=record.accepted), self._control_ids)
+        with self._meter.unit():
+            self._program.control(RowRound(row=_row(record), accepted=record.accepted), self._control_ids)
         self._scheduler.resume(record)
         self._commit([(record, self._guarded(record, lambda: record.session.force(self._control_ids)))])
 
@@ -242,7 +260,7 @@ class Engine:
                 self._publish(_failed(record.request_id, step))
                 continue
             for delta in step.deltas:
-                self._event(record, delta)
+                self._event(record, msgspec.structs.replace(delta, live=record.live_timings()))
             if step.ending is not None:
                 self._publish(self._finished(record, step.ending))
 

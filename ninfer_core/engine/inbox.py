@@ -67,12 +67,12 @@ class Inbox:
         with self._changed:
             self._closed = True
 
-    def take(self, *, wait: bool) -> list[FrontMessage]:
+    def take(self, *, wait: bool, timeout_seconds: float | None = None) -> list[FrontMessage]:
         """All messages in their order, the Shutdown last and on every call once it has come. With `wait`, blocks until
-        there is one."""
+        there is one, for `timeout_seconds` at most."""
         with self._changed:
-            while wait and not self._messages and self._shutdown is None:
-                self._changed.wait()
+            if wait:
+                self._changed.wait_for(lambda: self._messages or self._shutdown is not None, timeout_seconds)
             messages: list[FrontMessage] = list(self._messages)
             self._messages.clear()
             if self._shutdown is not None:

@@ -34,12 +34,15 @@ class InlineEngine:
         build_program: BuildProgram,
         publish: Publish,
         log: Log | None = None,
+        *,
+        stats_interval_ms: int = 0,
     ) -> None:
         self._plan = plan
         self._frontend = frontend
         self._build_program = build_program
         self._publish = publish
         self._log = log
+        self._stats_interval_seconds = stats_interval_ms / 1000
         self._succeeded = False
         self._engine: Engine | None = None
         self._start_error: BaseException | None = None
@@ -93,7 +96,14 @@ class InlineEngine:
     def _run(self) -> None:
         try:
             program = self._build_program(self._phase_done)
-            self._engine = Engine(self._plan, program, self._frontend, self._publish, log=self._log)
+            self._engine = Engine(
+                self._plan,
+                program,
+                self._frontend,
+                self._publish,
+                log=self._log,
+                stats_interval_seconds=self._stats_interval_seconds,
+            )
         except BaseException as error:
             self._start_error = error
             self._started.set()

@@ -73,6 +73,25 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag="event"):
     event: GenerationEvent
 
 
+class Throughput(msgspec.Struct, frozen=True, kw_only=True, tag="throughput"):
+    """What the engine did in one interval that had work in it. Counts are of the interval, `prefilling`, `decode_ready`
+    and `waiting` requests as of its end.
+
+    `decode_tokens` were committed by decode rounds, `decode_rows` is the sum of their batches (contract LOG-23, 24).
+    `host_seconds` are those of the engine's thread outside of the program's units and of waiting for work.
+    """
+
+    seconds: float
+    prefill_tokens: int
+    decode_tokens: int
+    decode_rounds: int
+    decode_rows: int
+    host_seconds: float
+    prefilling: int
+    decode_ready: int
+    waiting: int
+
+
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     """The request has ended with this error; no other message about it follows.
 
@@ -92,4 +111,4 @@ class Fatal(msgspec.Struct, frozen=True, kw_only=True, tag="fatal"):
     message: str
 
 
-EngineMessage = PhaseDone | Ready | Event | Failed | Fatal
+EngineMessage = PhaseDone | Ready | Event | Throughput | Failed | Fatal

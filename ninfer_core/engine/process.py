@@ -21,7 +21,8 @@ from typing import BinaryIO
 from ninfer_core.api.errors import NinferError, StartFailed
 from ninfer_core.api.frontend import Frontend
 from ninfer_core.artifact import open_artifact
-from ninfer_core.engine.inline import InlineEngine, OnPhase
+from ninfer_core.artifact.frontend import checked_frontend
+from ninfer_core.engine.inline import BuildProgram, InlineEngine, OnPhase
 from ninfer_core.engine.messages import EngineMessage, Fatal, PhaseDone, Shutdown
 from ninfer_core.engine.program import Program
 from ninfer_core.engine.scripted.program import scripted_engine
@@ -106,18 +107,24 @@ def build_engine(start: EngineStart, publisher: Publisher, log: Log) -> InlineEn
     artifact = open_artifact(start.source, registry)
     header = artifact.header
     geometry = family.hook.ninfer_family_geometry(header=header, activation_dtype=plan.activation_dtype)
-    if (header.identity, geometry) != (plan.identity, plan.geometry):
+    frontend = checked_frontend(family, header, geometry)
+    if (header.identity, geometry, frontend.token_domain) != (plan.identity, plan.geometry, plan.token_domain):
         raise StartFailed(f"{plan.source} has changed since the plan was made; start again")
-    frontend: Frontend = family.hook.ninfer_family_frontend(header=header)
+
+    def inline(frontend: Frontend, build_program: BuildProgram) -> InlineEngine:
+        return InlineEngine(
+            plan, frontend, build_program, publisher.publish, log, stats_interval_ms=start.stats_interval_ms
+        )
+
     if start.script is not None:
         scripted, program = scripted_engine(plan, frontend, family.hook.ninfer_family_output_format(), start.script)
-        return InlineEngine(plan, scripted, lambda on_phase: program, publisher.publish, log)
+        return inline(scripted, lambda on_phase: program)
 
     def build(on_phase: OnPhase) -> Program:
         with artifact.open_weights() as weights:
             return start_program(plan, header, weights, registry, on_phase)
 
-    return InlineEngine(plan, frontend, build, publisher.publish, log)
+    return inline(frontend, build)
 
 
 def serve(connection: socket.socket) -> int:

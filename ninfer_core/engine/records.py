@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ninfer_core.api.service import Timings, Usage
+from ninfer_core.api.service import LiveTimings, Timings, Usage
 from ninfer_core.engine.messages import Submit
 from ninfer_core.engine.program import RowSetup
 from ninfer_core.engine.session import Ending, OutputSession
@@ -65,4 +65,13 @@ class RequestRecord:
             queue_seconds=max(0.0, self.admitted_at - self.submit.received_monotonic),
             prompt_seconds=max(0.0, first - self.admitted_at),
             generation_seconds=max(0.0, self.last_commit_at - first),
+        )
+
+    def live_timings(self) -> LiveTimings:
+        """As of the latest commit (contract OBS-8)."""
+        timings = self.timings()
+        return LiveTimings(
+            output_tokens=self.session.output_tokens,
+            prompt_seconds=timings.prompt_seconds,
+            generation_seconds=timings.generation_seconds,
         )

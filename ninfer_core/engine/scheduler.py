@@ -20,6 +20,7 @@ from itertools import islice
 
 from ninfer_core.engine.program import RowSetup
 from ninfer_core.engine.records import RequestRecord
+from ninfer_core.engine.throughput import Standing
 from ninfer_core.program.pages import pages_for
 
 OpenRow = Callable[[RowSetup], int | None]
@@ -192,6 +193,13 @@ class Scheduler:
         """Its thinking is closed: the row decodes again."""
         self._held.remove(record)
         self._ready.append(record)
+
+    def standing(self) -> Standing:
+        return Standing(
+            prefilling=int(self._staged is not None),
+            decode_ready=len(self._ready) + len(self._held),
+            waiting=len(self._waiting),
+        )
 
     def open_records(self) -> list[RequestRecord]:
         return [*self._active, *self._waiting]

@@ -33,11 +33,13 @@ class FrameInvalid(NinferError):
 
 class EngineStart(msgspec.Struct, frozen=True, kw_only=True, tag="start"):
     """The first frame to a new engine process. `source` is the artifact as `open_artifact` takes it, `log_level`
-    a word of `telemetry.LEVELS`. With a `script` no model is loaded, and answers are those of the script."""
+    a word of `telemetry.LEVELS`, `stats_interval_ms` the time between two Throughput messages, 0 for none. With a
+    `script` no model is loaded, and answers are those of the script."""
 
     plan: ExecutionPlan
     source: str | None
     log_level: str = "info"
+    stats_interval_ms: int = 0
     script: Script | None = None
 
 

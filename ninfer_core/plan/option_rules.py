@@ -72,6 +72,4 @@ def _not_built(options: ServeOptions) -> list[Problem]:
 def _asks_for_something(name: str, value: object) -> bool:
     if name == "spec":
         return False  # judged with the other plugin names, where a mistyped one is told apart
-    if name == "log_stats_interval_ms":
-        return value is not None and value != 0  # 0 writes no throughput record, which is what happens
     return value is not None and value is not False

@@ -242,18 +242,9 @@ class FrontOptions(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = "info"
     log_stats_interval_ms: Annotated[
-        int | None,
-        integer(
-            "logging",
-            "OPT-11",
-            0,
-            INTEGER_LIMIT,
-            "Time between throughput records; 0 writes none.",
-            unit="ms",
-            default="5000",
-            built=False,
-        ),
-    ] = None
+        int,
+        integer("logging", "OPT-11", 0, INTEGER_LIMIT, "Time between throughput records; 0 writes none.", unit="ms"),
+    ] = 5000
     request_log_jsonl: Annotated[
         str | None,
         text(

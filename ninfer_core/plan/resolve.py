@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import cast
 
-import msgspec
-
 from ninfer_core.api.artifact import ArtifactHeader
 from ninfer_core.api.errors import ArtifactInvalid, PlanRejected, PluginIncompatible, Problem
 from ninfer_core.api.frontend import Frontend, TemplateCapabilities, ThinkingDefaults
@@ -23,6 +21,7 @@ from ninfer_core.api.plan import Capacities, DeviceInfo, ExecutionPlan, Features
 from ninfer_core.api.protocol import Compat
 from ninfer_core.api.request import SamplingOptions
 from ninfer_core.api.version import API_VERSION
+from ninfer_core.artifact.frontend import checked_frontend
 from ninfer_core.artifact.inventory import inventory_problems
 from ninfer_core.plan.capacities import fitted_capacities, wanted_capacities
 from ninfer_core.plan.option_rules import option_problems
@@ -81,7 +80,7 @@ def resolve_for_serving(
         workspace=_workspace(family, header),
     )
     capacities = fitted_capacities(options, sizing, wanted_capacities(options, geometry))
-    frontend: Frontend = family.hook.ninfer_family_frontend(header=header)
+    frontend = checked_frontend(family, header, geometry)
     _check_thinking(options, frontend.capabilities)
     pins = (family.pin, kv.pin, *(_pin(offer) for offer in selection.protocols))
     plan = _freeze(options, pins, header, frontend, sizing, capacities)
@@ -146,9 +145,8 @@ def _freeze(
         source=header.source,
         identity=header.identity,
         device=sizing.device,
-        geometry=msgspec.structs.replace(
-            sizing.geometry, token_domain=min(sizing.geometry.token_domain, frontend.token_domain)
-        ),
+        geometry=sizing.geometry,
+        token_domain=frontend.token_domain,
         activation_dtype=sizing.activation_dtype,
         kv_layout=sizing.layout,
         capacities=capacities,

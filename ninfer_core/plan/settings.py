@@ -21,6 +21,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     response_store_max_records: int
     response_store_max_bytes: int
     log_level: str
+    log_stats_interval_ms: int
 
 
 def server_settings(options: ServeOptions, identity: ArtifactIdentity) -> ServerSettings:
@@ -34,4 +35,5 @@ def server_settings(options: ServeOptions, identity: ArtifactIdentity) -> Server
         response_store_max_records=options.response_store_max_records,
         response_store_max_bytes=options.response_store_max_mib * 2**20,
         log_level=options.log_level,
+        log_stats_interval_ms=options.log_stats_interval_ms,
     )

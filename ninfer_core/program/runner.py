@@ -68,7 +68,7 @@ class DeviceProgram:
         self._workspace = workspace
         self._device = device
         self._columns = 1 + plan.capacities.draft_tokens
-        self._token_domain = plan.geometry.token_domain
+        self._token_domain = plan.token_domain
         self._prefill_chunk = plan.capacities.prefill_chunk
         self.pages = PagePool(pages=plan.capacities.kv_pages, page_tokens=plan.capacities.page_tokens)
         self.slots = SlotPool(plan.capacities.state_slots)

@@ -76,10 +76,17 @@ def _drop(logger: Any, method: str, event: MutableMapping[str, Any]) -> str:
 
 
 def _value(value: object) -> str:
-    text = f"{value:.3g}" if isinstance(value, float) else str(value)
+    text = _rounded(value) if isinstance(value, float) else str(value)
     if text and text.isascii() and text.isprintable() and not set(text) & {" ", '"', "="}:
         return text
     return json.dumps(text)
+
+
+def _rounded(value: float) -> str:
+    """Three digits, and no exponent for anything a person would write without one (contract OLOG-4)."""
+    if abs(value) >= 100:
+        return f"{value:.0f}"
+    return f"{value:.3g}" if abs(value) >= 1e-4 else f"{value:.6f}".rstrip("0").rstrip(".")
 
 
 def _traceback(exception: object) -> str:

@@ -159,8 +159,8 @@ class FamilyConformance:
 
 def _tokens(subject: FamilySubject, count: int, seed: int = 0) -> list[int]:
     generator = torch.Generator().manual_seed(seed)
-    domain = subject.geometry.token_domain
-    return [int(token) for token in torch.randint(0, domain, (count,), generator=generator)]
+    rows = subject.geometry.vocabulary_rows
+    return [int(token) for token in torch.randint(0, rows, (count,), generator=generator)]
 
 
 def _cut(tokens: list[int], lengths: tuple[int, ...]) -> list[list[int]]:

@@ -10,7 +10,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 from ninfer_core.api.frontend import Frontend
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.api.request import Channel
-from ninfer_core.api.service import Admitted, Finished, TextDelta
+from ninfer_core.api.service import Admitted, Finished, Progress, TextDelta
 from ninfer_core.engine.engine import Engine
 from ninfer_core.engine.messages import Cancel, EngineMessage, Event, Failed, Sampling, Submit
 from ninfer_core.engine.program import Program
@@ -40,6 +40,8 @@ class Observer:
     text: dict[int, dict[str, str]] = field(
         default_factory=lambda: defaultdict(lambda: {"reasoning": "", "content": ""})
     )
+    processed_tokens: dict[int, int] = field(default_factory=dict)
+    live_tokens: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
     last: dict[int, Finished | Failed] = field(default_factory=dict)
     ended_rows: set[int] = field(default_factory=set)
     fatal: list[EngineMessage] = field(default_factory=list)
@@ -61,8 +63,15 @@ class Observer:
             self.timeline.append(("admitted", request_id))
             return
         assert request_id in self.admissions, "output before admission"
+        if isinstance(event, Progress):
+            assert request_id not in self.text, "progress after output"
+            assert event.processed_tokens > self.processed_tokens.get(request_id, 0), "progress without any"
+            self.processed_tokens[request_id] = event.processed_tokens
+            return
         if isinstance(event, TextDelta):
             assert event.text, "an empty delta"
+            assert event.live is not None and event.live.output_tokens >= self.live_tokens[request_id], "tokens go back"
+            self.live_tokens[request_id] = event.live.output_tokens
             self.text[request_id][event.channel] += event.text
         else:
             assert isinstance(event, Finished), "tool calls are parsed by the front, from the engine's text"
@@ -71,6 +80,11 @@ class Observer:
     def _end(self, request_id: int, message: Finished | Failed) -> None:
         assert request_id not in self.last, f"request {request_id} ends twice"
         self.timeline.append(("ended", request_id))
+        if isinstance(message, Finished):
+            assert self.processed_tokens[request_id] == message.usage.prompt_tokens, (
+                "the prompt was not told to its end"
+            )
+            assert self.live_tokens[request_id] <= message.usage.output_tokens
         if request_id in self.admissions:
             self.ended_rows.add(request_id)
         self.last[request_id] = message

@@ -300,12 +300,12 @@ def simulated_plan(
             hidden_size=1,
             layers=1,
             vocabulary_rows=VOCABULARY_ROWS,
-            token_domain=VOCABULARY_ROWS,
             max_positions=max_context,
             attention=AttentionGeometry(layers=1, query_heads=1, kv_heads=1, head_dim=1),
             state=(),
             records=(),
         ),
+        token_domain=frontend.token_domain,
         activation_dtype="float32",
         kv_layout=KVLayout(planes=(KVPlane(part="key", name="key", dtype="float32", elements=1),)),
         capacities=Capacities(

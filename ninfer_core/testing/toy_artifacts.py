@@ -18,6 +18,7 @@ VOCABULARY = 16
 HIDDEN = 8
 
 FAMILY_MODULE = """
+from types import SimpleNamespace
 from ninfer_core.api import *
 
 def toy_specs(config, dtype="bfloat16"):
@@ -39,7 +40,7 @@ def ninfer_family_geometry(header, activation_dtype):
     layers, hidden = header.config["num_hidden_layers"], header.config["hidden_size"]
     attention = AttentionGeometry(layers=layers, query_heads=2, kv_heads=1, head_dim=hidden // 2)
     state = (StateArray(name="conv", layers=layers, shape=(3, hidden), dtype=activation_dtype),)
-    return Geometry(hidden_size=hidden, layers=layers, vocabulary_rows=16, token_domain=16, max_positions=64,
+    return Geometry(hidden_size=hidden, layers=layers, vocabulary_rows=16, max_positions=64,
                     attention=attention, state=state, records=())
 
 @hookimpl
@@ -50,7 +51,7 @@ def ninfer_family_inventory(header):
 def ninfer_family_frontend(header):
     if header.resources["tokenizer.json"] == b"broken":
         raise ArtifactInvalid(header.source, ["tokenizer.json is broken"])
-    return object()
+    return SimpleNamespace(token_domain=header.config.get("tokens", 16))
 
 @hookimpl
 def ninfer_family_dummies():

@@ -187,6 +187,17 @@ def test_a_plan_of_other_plugins_is_refused(subject: Subject, engine: EngineProc
     assert fatal.code == "plan_rejected" and "0.0.0" in fatal.message
 
 
+def test_a_tokenizer_smaller_than_the_embedding_starts_and_another_one_is_refused(
+    subject: Subject, engine: EngineProcess
+) -> None:
+    assert subject.plan.token_domain < subject.plan.geometry.vocabulary_rows
+    plan = msgspec.structs.replace(subject.plan, token_domain=subject.plan.token_domain - 1)
+    engine.send(EngineStart(plan=plan, source=subject.source, log_level="off"))
+    (fatal,) = engine.until_end()
+    assert isinstance(fatal, Fatal)
+    assert fatal.code == "start_failed" and "has changed since the plan was made" in fatal.message
+
+
 def test_a_shutdown_while_loading_ends_the_process(subject: Subject, engine: EngineProcess) -> None:
     engine.send(EngineStart(plan=subject.plan, source=subject.source))
     engine.send(Shutdown(drain=False))

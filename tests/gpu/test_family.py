@@ -200,7 +200,7 @@ def test_the_workspace_holds_the_largest_units_of_work(name: str) -> None:
             hidden = run.prefill(0, [1] * 1024)[-1:]
         else:
             hidden = run.decode(range(8), [[1]] * 8, [0] * 8)[:, 0]
-        _draw(run.logits(hidden), geometry.token_domain)
+        _draw(run.logits(hidden), geometry.vocabulary_rows)
         used[unit] = torch.cuda.max_memory_allocated() - held
     assert max(used.values()) <= bound, f"{used} of {bound}"
     assert max(used.values()) >= bound / 2, f"the bound is far above what is used: {used} of {bound}"

@@ -131,7 +131,7 @@ def test_a_dummy_decodes_in_the_bytes_of_its_ledger(name: str, registry: PluginR
             "seconds": seconds,
         },
     )
-    domain = plan.geometry.token_domain
+    domain = plan.token_domain
     assert all(0 <= token < domain for tokens in made for token in tokens)
     assert len({tuple(tokens) for tokens in made}) == 8
     assert abs(allocated["weights"] - lines["weights"]) <= LEDGER_SLACK_BYTES

@@ -30,7 +30,6 @@ def ninfer_family_geometry(header, activation_dtype):
         hidden_size=64,
         layers=8,
         vocabulary_rows=512,
-        token_domain=500,
         max_positions=numbers["positions"],
         attention=AttentionGeometry(layers=2, query_heads=4, kv_heads=2, head_dim=numbers["head_dim"]),
         state=(
@@ -63,7 +62,7 @@ def ninfer_family_frontend(header):
             thinking=SamplingOptions(temperature=1.0), non_thinking=SamplingOptions(temperature=0.7)
         ),
         stop_token_ids=(1,),
-        token_domain=490,
+        token_domain=header.config.get("tokens", 490),
     )
 """
 KV_SOURCE = """
@@ -115,12 +114,12 @@ class Toy:
 
     @staticmethod
     def header(
-        *, positions: int = 32768, head_dim: int = 16, thinking: bool = True, family: str = "toy"
+        *, positions: int = 32768, head_dim: int = 16, thinking: bool = True, family: str = "toy", tokens: int = 490
     ) -> ArtifactHeader:
         return ArtifactHeader(
             source="toy.ninfer",
             identity=ArtifactIdentity(model_id="toy-1", weights_id="bf16", family=family, format_version=1),
-            config={"positions": positions, "head_dim": head_dim, "thinking": thinking},
+            config={"positions": positions, "head_dim": head_dim, "thinking": thinking, "tokens": tokens},
             resources={},
             tensors=(TensorSpec(name="embed", shape=(512, 64), dtype="bfloat16"),),
         )

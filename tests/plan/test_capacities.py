@@ -25,7 +25,6 @@ GEOMETRY = Geometry(
     hidden_size=64,
     layers=8,
     vocabulary_rows=1000,
-    token_domain=1000,
     max_positions=32768,
     attention=AttentionGeometry(layers=2, query_heads=4, kv_heads=2, head_dim=64),
     state=(StateArray(name="recurrent", layers=6, shape=(64, 128), dtype="float32"),),

@@ -24,7 +24,6 @@ EXAMPLES = {
     "media_live_mib": "2048",
     "media_preprocess_threads": "0",
     "allow_private_media": "true",
-    "log_stats_interval_ms": "5000",
     "request_log_jsonl": "log.jsonl",
 }
 """A value for every option that is not built, its default's own value where it has one."""
@@ -52,11 +51,6 @@ def test_given_and_not_built(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name, value in EXAMPLES.items() if value == "true"])
 def test_a_switch_that_is_given_as_off_is_what_runs(name: str) -> None:
     assert option_problems(load_options({}, {variable_name(name): "false"})) == []
-
-
-@pytest.mark.contract("OPT-11")
-def test_no_throughput_records_is_what_runs() -> None:
-    assert option_problems(ServeOptions(log_stats_interval_ms=0)) == []
 
 
 @pytest.mark.contract("OPT-29", "OPT-30", "OPT-37", "OPT-38", "OPT-40", "OPT-44")

@@ -33,7 +33,7 @@ LINES: list[tuple[str, str, Any, tuple[str, ...], tuple[str, ...]]] = [
     ("OPT-8", "max_pending_requests", 16, ("1",), ("0",)),
     ("OPT-9", "pending_timeout_ms", 30000, ("1",), ("0",)),
     ("OPT-10", "prefill_chunk", 1024, ("128", "256"), ("0", "64", "127", "129", "1000")),
-    ("OPT-11", "log_stats_interval_ms", UNSET, ("0", "1"), ("-1",)),
+    ("OPT-11", "log_stats_interval_ms", 5000, ("0", "1"), ("-1",)),
     ("OPT-12", "log_level", "info", ("trace", "debug", "warning", "error", "critical", "off"), ("INFO", "warn", "")),
     ("OPT-13", "device", UNSET, ("0", "7", "cpu"), ("-1", "cuda", "CPU")),
     ("OPT-14", "context_cost_presets", UNSET, ("costs.json",), ("",)),

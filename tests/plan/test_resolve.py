@@ -32,6 +32,7 @@ BEHAVIOUR: dict[str, Any] = {
     "no_prefix_reuse": True,
     "no_thinking": True,
     "preserve_thinking": True,
+    "default_thinking_budget": 128,
     "temperature": 0.5,
     "top_p": 0.5,
     "top_k": 5,
@@ -66,7 +67,7 @@ HYPOTHESIS = settings(max_examples=60, deadline=None, suppress_health_check=[Hea
 
 def test_every_built_option_is_sorted() -> None:
     built = {name for name, info in option_infos().items() if info.built}
-    assert built == (set(BEHAVIOUR) | set(SERVER) | NAMES) - {"spec", "log_stats_interval_ms"}
+    assert built == (set(BEHAVIOUR) | set(SERVER) | NAMES) - {"spec"}
 
 
 @given(chosen=st.sets(st.sampled_from(sorted(BEHAVIOUR))), server=st.sets(st.sampled_from(sorted(SERVER))))
@@ -149,7 +150,7 @@ def test_what_a_plan_says(registry: PluginRegistry, toy: Any) -> None:
         ("protocol", "talk", "toy-plugins", "1.0"),
     ]
     assert plan.activation_dtype == "float32"
-    assert plan.geometry.token_domain == 490  # the smaller of what the family and the tokenizer say
+    assert (plan.geometry.vocabulary_rows, plan.token_domain) == (512, 490)
     assert (plan.sampling_overrides.temperature, plan.sampling_overrides.seed) == (0.5, 3)
     assert plan.sampling_overrides.top_p is None
     assert (plan.thinking.enable_thinking, plan.thinking.preserve_thinking) == (False, True)
@@ -209,6 +210,13 @@ def test_too_little_memory(registry: PluginRegistry, toy: Any) -> None:
     for word in ("device_context 720.0 MiB", "weights", "kv_pages", "workspace", "too little"):
         assert word in problem.message
     assert "--max-context " in problem.remedy
+
+
+@pytest.mark.parametrize("tokens", [513, 0])
+def test_a_tokenizer_that_the_embedding_does_not_hold(tokens: int, registry: PluginRegistry, toy: Any) -> None:
+    assert resolve(ServeOptions(), registry, toy.header(tokens=512), toy.cpu()).token_domain == 512
+    with pytest.raises(ArtifactInvalid, match=f"ids up to {tokens - 1}, but the embedding has 512 rows"):
+        resolve(ServeOptions(), registry, toy.header(tokens=tokens), toy.cpu())
 
 
 def test_template_that_cannot(registry: PluginRegistry, toy: Any) -> None:

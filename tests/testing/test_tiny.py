@@ -63,5 +63,5 @@ def test_another_process_makes_the_same_weights() -> None:
 
 def test_its_plan_keeps_padding_rows_out_of_sampling(registry: PluginRegistry) -> None:
     plan = tiny_plan(registry, tiny_header(), max_context=128)
-    assert (plan.geometry.vocabulary_rows, plan.geometry.token_domain) == (TOKEN_ROWS, 289)
+    assert (plan.geometry.vocabulary_rows, plan.token_domain) == (TOKEN_ROWS, 289)
     assert plan.activation_dtype == "float32"

@@ -28,6 +28,16 @@ def test_added_tokens_of_both_files_have_their_ids(small_resources: dict[str, by
     assert tokenizer.token_domain == first + 33
 
 
+def test_the_domain_ends_at_the_largest_id_however_many_entries_there_are(small_resources: dict[str, bytes]) -> None:
+    def spread(file: Any, config: Any) -> None:
+        unused = max(file["model"]["vocab"].values()) + 1000
+        file["model"]["vocab"]["\u0120\u0120far"] = unused
+
+    plain, spread_out = build(small_resources), build(small_resources, spread)
+    largest = max(json.loads(small_resources["tokenizer.json"])["model"]["vocab"].values())
+    assert spread_out.token_domain == largest + 1001 > plain.token_domain
+
+
 def test_truncation_in_the_file_has_no_effect(small_resources: dict[str, bytes]) -> None:
     def truncate(file: Any, config: Any) -> None:
         file["truncation"] = {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0}

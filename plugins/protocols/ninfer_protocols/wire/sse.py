@@ -7,7 +7,9 @@ error of the generation (a pending deadline, say) is still an ordinary HTTP erro
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
 
 import msgspec
 from litestar.types import Receive, Scope, Send
@@ -36,74 +38,105 @@ def event_frame(name: str, payload: object) -> bytes:
     return b"event: " + name.encode() + b"\n" + data_frame(payload)
 
 
-class FrameReader:
-    """Reads frames with a bound on silence, which `keep_alive` breaks. `release` gives back what the frames are made
-    from, started or not."""
+class _Frames:
+    """The frames of one answer. `release` gives back what they are made from, started or not."""
 
-    def __init__(
-        self, frames: AsyncGenerator[bytes, None], release: Callable[[], Awaitable[None]], keep_alive: bytes
-    ) -> None:
-        self._frames = frames
+    def __init__(self, frames: AsyncGenerator[bytes, None], release: Callable[[], Awaitable[None]]) -> None:
+        self.rest = frames
         self._release = release
-        self._keep_alive = keep_alive
-        self._pending: asyncio.Task[bytes] | None = None
+        self._first = asyncio.ensure_future(anext(frames, b""))
 
-    async def read(self, silence_seconds: float) -> bytes:
-        """The next frame, the keep-alive frame after that much silence, or nothing (b"") at the end."""
-        if self._pending is None:
-            self._pending = asyncio.ensure_future(_next(self._frames))
-        done, _ = await asyncio.wait((self._pending,), timeout=silence_seconds)
-        if not done:
-            return self._keep_alive
-        finished, self._pending = self._pending, None
-        return finished.result()
+    async def begin(self, silence_seconds: float) -> bool:
+        """Whether the first frame, or the end, came within so long. Raises what the frames raise before that."""
+        await asyncio.wait((self._first,), timeout=silence_seconds)
+        if self._first.done():
+            self._first.result()
+        return self._first.done()
+
+    async def first(self) -> bytes:
+        """Empty where there is none. `rest` has the others."""
+        return await self._first
 
     async def aclose(self) -> None:
-        if self._pending is not None:
-            self._pending.cancel()
-            await asyncio.wait((self._pending,))
+        self._first.cancel()
+        await asyncio.wait((self._first,))
         try:
-            await self._frames.aclose()
+            await self.rest.aclose()
         finally:
             await self._release()
 
 
+class _Pump:
+    """Sends one frame at a time, and breaks silences with `keep_alive`."""
+
+    def __init__(self, send: Send, keep_alive: bytes, keep_alive_seconds: float) -> None:
+        self._send = send
+        self._keep_alive = keep_alive
+        self._keep_alive_seconds = keep_alive_seconds
+        self._clock = asyncio.get_running_loop().time
+        self._one_at_a_time = asyncio.Lock()
+        self._sent_at = self._clock()
+
+    async def send(self, frame: bytes, *, more: bool = True) -> None:
+        async with self._one_at_a_time:
+            await self._send({"type": "http.response.body", "body": frame, "more_body": more})
+        self._sent_at = self._clock()
+
+    async def break_silences(self) -> None:
+        """One timer for the whole answer: it looks at the clock once in a silence, not once in a frame."""
+        while True:
+            left = self._sent_at + self._keep_alive_seconds - self._clock()
+            if left > 0:
+                await asyncio.sleep(left)
+            else:
+                await self.send(self._keep_alive)
+
+
 class EventStream:
-    """An ASGI answer over a reader whose first frame is known. Closes the reader however it ends."""
+    """An ASGI answer over frames that have begun, or have been silent for the first time. Closes them however it
+    ends."""
 
     def __init__(
         self,
-        reader: FrameReader,
-        first: bytes,
+        frames: _Frames,
+        *,
+        silent: bool,
+        keep_alive: bytes,
         keep_alive_seconds: float,
         error_frame: Callable[[NinferError], bytes],
-        headers: Headers = (),
+        headers: Headers,
     ) -> None:
-        self._headers = [*_HEADERS, *headers]
-        self._reader = reader
-        self._first = first
+        self._frames = frames
+        self._silent = silent
+        self._keep_alive = keep_alive
         self._keep_alive_seconds = keep_alive_seconds
         self._error_frame = error_frame
+        self._headers = [*_HEADERS, *headers]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        pump = _Pump(send, self._keep_alive, self._keep_alive_seconds)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self._headers})
-            await _send_frame(send, self._first)
-            await self._send_rest(send)
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            if self._silent:
+                await pump.send(self._keep_alive)
+            async with _beside(pump.break_silences()):
+                await self._send_all(pump)
+                await pump.send(b"", more=False)
         finally:
-            await self._reader.aclose()
+            await self._frames.aclose()
 
-    async def _send_rest(self, send: Send) -> None:
+    async def _send_all(self, pump: _Pump) -> None:
         try:
-            while frame := await self._reader.read(self._keep_alive_seconds):
-                await _send_frame(send, frame)
+            if first := await self._frames.first():
+                await pump.send(first)
+                async for frame in self._frames.rest:
+                    await pump.send(frame)
         except NinferError as error:
-            await _send_frame(send, self._error_frame(error))
+            await pump.send(self._error_frame(error))
         except Exception:
             # A bug of ours: the client learns that its answer is not complete, the server's own edge logs it.
             unexpected = GenerationFailed("the server failed while it wrote this answer", code="internal_error")
-            await _send_frame(send, self._error_frame(unexpected))
+            await pump.send(self._error_frame(unexpected))
             raise
 
 
@@ -120,18 +153,37 @@ async def open_event_stream(
 
     Raises what the frames raise before that, after everything is released.
     """
-    reader = FrameReader(frames, release, keep_alive)
+    begun = _Frames(frames, release)
     try:
-        first = await reader.read(keep_alive_seconds)
+        silent = not await begun.begin(keep_alive_seconds)
     except BaseException:
-        await reader.aclose()
+        await begun.aclose()
         raise
-    return EventStream(reader, first, keep_alive_seconds, error_frame, headers)
+    return EventStream(
+        begun,
+        silent=silent,
+        keep_alive=keep_alive,
+        keep_alive_seconds=keep_alive_seconds,
+        error_frame=error_frame,
+        headers=headers,
+    )
 
 
-async def _next(frames: AsyncGenerator[bytes, None]) -> bytes:
-    return await anext(frames, b"")
+@asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """`work` runs as long as the block does. Should it end by itself, because a client takes nothing more, the block
+    is cancelled."""
+    owner = asyncio.current_task()
+    assert owner is not None, "answers are sent by a task"
 
+    def end_owner(task: asyncio.Task[None]) -> None:
+        owner.cancel()
 
-async def _send_frame(send: Send, frame: bytes) -> None:
-    await send({"type": "http.response.body", "body": frame, "more_body": True})
+    beside = asyncio.create_task(work)
+    beside.add_done_callback(end_owner)
+    try:
+        yield
+    finally:
+        beside.remove_done_callback(end_owner)
+        beside.cancel()
+        await asyncio.wait((beside,))

@@ -6,7 +6,6 @@ Invariant: `encode` gives a control id only for a `Control` piece; text never be
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import msgspec
@@ -41,8 +40,12 @@ class QwenTokenizer:
     def __init__(self, model: Tokenizer, control: ControlTokens) -> None:
         self.control = control
         self._model = model
-        vocabulary = model.get_vocab_size(with_added_tokens=False)
-        self.token_domain = max(vocabulary, 1 + max(control.text_of))
+        ordinary = model.get_vocab(with_added_tokens=False)
+        # The largest id and not the number of entries: ids may have gaps, and the rows of a gap stand for no text.
+        self.token_domain = 1 + max(max(ordinary.values(), default=-1), max(control.text_of))
+        # An upper bound: a token's bytes, before the library composed their characters. Composing (NFC) makes text
+        # at most three times shorter; four is beyond doubt.
+        self.most_characters_of_a_token = _NORMALIZATION_FACTOR * max(map(len, ordinary), default=1)
 
     def encode(self, pieces: Sequence[Piece]) -> tuple[int, ...]:
         """Ids of a rendered prompt."""
@@ -58,13 +61,6 @@ class QwenTokenizer:
     def encode_texts(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each text on its own. Other Python threads run meanwhile: only the batch call lets go of the GIL."""
         return [encoding.ids for encoding in self._model.encode_batch_fast(texts, add_special_tokens=False)]
-
-    @cached_property
-    def most_characters_of_a_token(self) -> int:
-        """An upper bound: a token's bytes, before the library composed their characters. Composing (NFC) makes
-        text at most three times shorter; four is beyond doubt."""
-        longest = max(map(len, self._model.get_vocab(with_added_tokens=False)))
-        return longest * _NORMALIZATION_FACTOR
 
     def token_bytes(self, token_id: int) -> bytes:
         """What a generated token adds to the text: nothing for withheld special tokens and unused rows."""
