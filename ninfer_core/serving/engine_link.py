@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ninfer_core.api.errors import ServiceUnavailable, StartFailed
-from ninfer_core.engine.messages import EngineMessage, Fatal, PhaseDone, Ready, Submit
+from ninfer_core.engine.messages import EngineMessage, Fatal, PhaseDone, Ready, Submit, Throughput
 from ninfer_core.serving.request_events import EventTable, RequestEvents
+from ninfer_core.serving.throughput import throughput_fields
 from ninfer_core.telemetry import Log
 
 OnPhase = Callable[[str, float], None]
@@ -57,6 +58,8 @@ class LinkState:
     def receive(self, message: EngineMessage) -> None:
         if isinstance(message, Fatal):
             self.fail(f"{message.code}: {message.message}")
+        elif isinstance(message, Throughput):
+            self._log.info("throughput", **throughput_fields(message))
         else:
             self._table.receive(message)
 

@@ -19,8 +19,18 @@ STOP_SECONDS = 30.0
 class InlineLink:
     """EngineLink over InlineEngine. Its messages are moved from the engine's thread to the event loop."""
 
-    def __init__(self, plan: ExecutionPlan, frontend: Frontend, build_program: BuildProgram, log: Log) -> None:
-        self._engine = InlineEngine(plan, frontend, build_program, self._publish, log)
+    def __init__(
+        self,
+        plan: ExecutionPlan,
+        frontend: Frontend,
+        build_program: BuildProgram,
+        log: Log,
+        *,
+        stats_interval_ms: int = 0,
+    ) -> None:
+        self._engine = InlineEngine(
+            plan, frontend, build_program, self._publish, log, stats_interval_ms=stats_interval_ms
+        )
         self._state = LinkState(plan.digest, log)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._on_phase: OnPhase | None = None

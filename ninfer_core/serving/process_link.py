@@ -33,9 +33,18 @@ class ProcessLink:
     """EngineLink over `python -m ninfer_core.engine.process`."""
 
     def __init__(
-        self, plan: ExecutionPlan, source: str | None, *, log: Log, log_level: str, script: Script | None = None
+        self,
+        plan: ExecutionPlan,
+        source: str | None,
+        *,
+        log: Log,
+        log_level: str,
+        stats_interval_ms: int = 0,
+        script: Script | None = None,
     ) -> None:
-        self._start = EngineStart(plan=plan, source=source, log_level=log_level, script=script)
+        self._start = EngineStart(
+            plan=plan, source=source, log_level=log_level, stats_interval_ms=stats_interval_ms, script=script
+        )
         self._state = LinkState(plan.digest, log)
         self._process: subprocess.Popen[bytes] | None = None
         self._writer: asyncio.StreamWriter | None = None

@@ -1,0 +1,100 @@
+"""Counts what the engine does, for one record of each interval (contract OLOG-7, OLOG-8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ninfer_core.engine.messages import Throughput
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Open requests by what they are doing."""
+
+    prefilling: int
+    decode_ready: int
+    waiting: int
+
+
+@dataclass(slots=True)
+class _Counts:
+    prefill_tokens: int = 0
+    decode_tokens: int = 0
+    decode_rounds: int = 0
+    decode_rows: int = 0
+    host_seconds: float = 0.0
+
+    @property
+    def any_work(self) -> bool:
+        return bool(self.prefill_tokens or self.decode_rounds)
+
+
+class ThroughputMeter:
+    """Belongs to the engine's thread. An interval begins with the first work after an idle time, or with the end of the
+    interval before; one without work is not published. `interval_seconds` 0 publishes none.
+    """
+
+    def __init__(
+        self, interval_seconds: float, clock: Callable[[], float], publish: Callable[[Throughput], None]
+    ) -> None:
+        self._interval_seconds = interval_seconds
+        self._clock = clock
+        self._publish = publish
+        self._counts = _Counts()
+        self._begin = clock()
+        self._unit_seconds = 0.0
+
+    @contextmanager
+    def unit(self) -> Iterator[None]:
+        """Around one call of the program."""
+        begin = self._clock()
+        yield
+        self._unit_seconds += self._clock() - begin
+
+    def prefilled(self, tokens: int) -> None:
+        self._counts.prefill_tokens += tokens
+
+    def decoded(self, *, rows: int, tokens: int) -> None:
+        self._counts.decode_rounds += 1
+        self._counts.decode_rows += rows
+        self._counts.decode_tokens += tokens
+
+    def begin_boundary(self) -> float:
+        """Call after the wait for messages, if there was one; -> what `end_boundary` wants."""
+        now = self._clock()
+        if not self._counts.any_work and now - self._begin >= self._interval_seconds:
+            self._begin = now
+        self._unit_seconds = 0.0
+        return now
+
+    def end_boundary(self, begin: float, standing: Standing) -> None:
+        """Publish the interval if it is over."""
+        now = self._clock()
+        counts = self._counts
+        counts.host_seconds += max(0.0, now - begin - self._unit_seconds)
+        if self._interval_seconds == 0 or not counts.any_work or now - self._begin < self._interval_seconds:
+            return
+        self._publish(
+            Throughput(
+                seconds=now - self._begin,
+                prefill_tokens=counts.prefill_tokens,
+                decode_tokens=counts.decode_tokens,
+                decode_rounds=counts.decode_rounds,
+                decode_rows=counts.decode_rows,
+                host_seconds=counts.host_seconds,
+                prefilling=standing.prefilling,
+                decode_ready=standing.decode_ready,
+                waiting=standing.waiting,
+            )
+        )
+        self._counts = _Counts()
+        self._begin = now
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long an idle engine may sleep before the interval that it worked in has to be published."""
+        if self._interval_seconds == 0 or not self._counts.any_work:
+            return None
+        return max(0.0, self._begin + self._interval_seconds - self._clock())
