@@ -23,12 +23,11 @@ from ninfer_core.api.errors import StartupError
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.cli.options import ServeCommand, serve_options
 from ninfer_core.cli.table import table
-from ninfer_core.engine.messages import Sampling
-from ninfer_core.engine.program import Program, RowRound, RowSetup
 from ninfer_core.plan.options import ServeOptions
 from ninfer_core.plan.prepare import prepare
 from ninfer_core.plugins.registry import PluginRegistry
 from ninfer_core.program.build import build_program, device_of
+from ninfer_core.program.contract import Program, RowRound, RowSetup, Sampling
 
 RESULTS = Path(__file__).parent / "results"
 BATCHES = (1, 2, 4, 8)

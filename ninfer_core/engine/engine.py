@@ -29,12 +29,12 @@ from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.api.service import Admitted, Finished, GenerationEvent, Progress
 from ninfer_core.engine.inbox import Inbox, Refusal
 from ninfer_core.engine.messages import Cancel, EngineMessage, Event, Failed, Fatal, FrontMessage, Shutdown, Submit
-from ninfer_core.engine.program import Program, RowRound
 from ninfer_core.engine.records import RequestRecord
 from ninfer_core.engine.scheduler import ControlCommit, DecodeRound, PrefillChunk, Scheduler
 from ninfer_core.engine.session import Ending, OutputSession, SessionStep
 from ninfer_core.engine.thinking_budget import check_thinking_budget
 from ninfer_core.engine.throughput import ThroughputMeter
+from ninfer_core.program.contract import Program, RowRound
 from ninfer_core.telemetry import Log, create_log
 
 Publish = Callable[[EngineMessage], None]

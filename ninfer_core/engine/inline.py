@@ -11,7 +11,7 @@ from ninfer_core.api.frontend import Frontend
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.engine.engine import Engine, Publish
 from ninfer_core.engine.messages import FrontMessage, PhaseDone, Ready, Shutdown
-from ninfer_core.engine.program import Program
+from ninfer_core.program.contract import Program
 from ninfer_core.telemetry import Log
 
 OnPhase = Callable[[str, float], None]

@@ -6,21 +6,7 @@ import msgspec
 
 from ninfer_core.api.request import Channel
 from ninfer_core.api.service import GenerationEvent
-
-
-class Sampling(msgspec.Struct, frozen=True, kw_only=True):
-    """Sampler settings with nothing left open. `temperature` 0 is exact argmax (engine.md section 12).
-
-    `top_k` is 1..20; 0 was resolved to the cap of 20. `seed` is 64 bit; streams are keyed by (seed, position, purpose).
-    """
-
-    temperature: float
-    top_p: float
-    top_k: int
-    min_p: float
-    presence_penalty: float
-    frequency_penalty: float
-    seed: int
+from ninfer_core.program.contract import Sampling
 
 
 class Submit(msgspec.Struct, frozen=True, kw_only=True, tag="submit"):

@@ -24,7 +24,6 @@ from ninfer_core.artifact import open_artifact
 from ninfer_core.artifact.frontend import checked_frontend
 from ninfer_core.engine.inline import BuildProgram, InlineEngine, OnPhase
 from ninfer_core.engine.messages import EngineMessage, Fatal, PhaseDone, Shutdown
-from ninfer_core.engine.program import Program
 from ninfer_core.engine.scripted.program import scripted_engine
 from ninfer_core.engine.wire import (
     BlockingReader,
@@ -36,6 +35,7 @@ from ninfer_core.engine.wire import (
 )
 from ninfer_core.plan.pins import resolve_pinned
 from ninfer_core.plugins import PluginRegistry
+from ninfer_core.program.contract import Program
 from ninfer_core.program.start import start_program
 from ninfer_core.telemetry import Log, create_log, forward_standard_logging
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from ninfer_core.api.service import LiveTimings, Timings, Usage
 from ninfer_core.engine.messages import Submit
-from ninfer_core.engine.program import RowSetup
 from ninfer_core.engine.session import Ending, OutputSession
+from ninfer_core.program.contract import RowSetup
 
 
 @dataclass(slots=True, eq=False)

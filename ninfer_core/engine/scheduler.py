@@ -18,9 +18,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 
-from ninfer_core.engine.program import RowSetup
 from ninfer_core.engine.records import RequestRecord
 from ninfer_core.engine.throughput import Standing
+from ninfer_core.program.contract import RowSetup
 from ninfer_core.program.pages import pages_for
 
 OpenRow = Callable[[RowSetup], int | None]

@@ -13,10 +13,10 @@ from ninfer_core.api.errors import StartFailed
 from ninfer_core.api.kv import KVCodec
 from ninfer_core.api.model import Model
 from ninfer_core.api.plan import ExecutionPlan
-from ninfer_core.engine.messages import Sampling
-from ninfer_core.engine.program import RowRound, RowSetup
 from ninfer_core.plan.pins import resolve_pinned
+from ninfer_core.plan.sizing import build_shape
 from ninfer_core.plugins.registry import PluginRegistry
+from ninfer_core.program.contract import RowRound, RowSetup, Sampling
 from ninfer_core.program.pools import allocate_pools
 from ninfer_core.program.runner import DeviceProgram
 from ninfer_core.program.workspace import make_workspace, weights_for
@@ -55,7 +55,10 @@ def build_program(
     (family,), (kv,) = plugins["family"], plugins["kv"]
     with _phase("weights", on_phase):
         model: Model = family.hook.ninfer_family_build(
-            header=header, plan=plan, weights=weights_for(device, weights), device=device
+            header=header,
+            shape=build_shape(plan.capacities, plan.activation_dtype),
+            weights=weights_for(device, weights),
+            device=device,
         )
     with _phase("pools", on_phase):
         codec: KVCodec = kv.hook.ninfer_kv_codec(layout=plan.kv_layout)

@@ -15,11 +15,10 @@ import torch
 from ninfer_core.api.kv import KVCodec
 from ninfer_core.api.model import ForwardBatch, Model, RecurrentState
 from ninfer_core.api.plan import ExecutionPlan
-from ninfer_core.engine.messages import Sampling
-from ninfer_core.engine.program import RowRound, RowSetup
 from ninfer_core.ops import paged_attention
 from ninfer_core.ops.sample import count_tokens, sample
 from ninfer_core.program.cache import PagedCache
+from ninfer_core.program.contract import RowRound, RowSetup, Sampling
 from ninfer_core.program.pages import PagePool
 from ninfer_core.program.pools import Pools
 from ninfer_core.program.slots import SlotPool
@@ -50,7 +49,7 @@ class _Row:
 
 
 class DeviceProgram:
-    """Implements `ninfer_core.engine.program.Program` over a family's model. A row is named by its state slot."""
+    """Implements `ninfer_core.program.contract.Program` over a family's model. A row is named by its state slot."""
 
     def __init__(
         self,

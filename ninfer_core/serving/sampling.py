@@ -10,9 +10,9 @@ import msgspec
 from ninfer_core.api.frontend import PreparedPrompt
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.api.request import GenerationRequest, SamplingOptions
-from ninfer_core.engine.messages import Sampling
 from ninfer_core.engine.scripted.answers import AnswerChooser, answer_seed
 from ninfer_core.engine.scripted.script import Script
+from ninfer_core.program.contract import Sampling
 
 TOP_K_CAP = 20
 """The sampler looks at no more tokens than this; `top_k` 0 asks for it (contract CHAT-10)."""

@@ -12,8 +12,8 @@ from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.api.request import Channel
 from ninfer_core.api.service import Admitted, Finished, Progress, TextDelta
 from ninfer_core.engine.engine import Engine
-from ninfer_core.engine.messages import Cancel, EngineMessage, Event, Failed, Sampling, Submit
-from ninfer_core.engine.program import Program
+from ninfer_core.engine.messages import Cancel, EngineMessage, Event, Failed, Submit
+from ninfer_core.program.contract import Program, Sampling
 from ninfer_core.program.pages import PagePool
 from ninfer_core.program.slots import SlotPool
 from ninfer_core.telemetry import create_log

@@ -1,4 +1,4 @@
-"""A program without a device: every rule of `ninfer_core.engine.program` asserted, every answer known beforehand.
+"""A program without a device: every rule of `ninfer_core.program.contract` asserted, every answer known beforehand.
 
 The tokens of a request are a function of its sampling seed alone (`answer_token`), so a test can compute what any
 history must yield. A round offers 1..`columns` of them from the position that the engine's choices of N imply;
@@ -26,7 +26,7 @@ from ninfer_core.api.geometry import AttentionGeometry, Geometry
 from ninfer_core.api.kv import KVLayout, KVPlane
 from ninfer_core.api.plan import Capacities, DeviceInfo, ExecutionPlan, Features, Ledger
 from ninfer_core.api.request import Channel, GenerationRequest, SamplingOptions, TemplateOptions, ToolDefinition
-from ninfer_core.engine.program import RowRound, RowSetup
+from ninfer_core.program.contract import RowRound, RowSetup
 from ninfer_core.program.pages import PagePool
 from ninfer_core.program.slots import SlotPool
 

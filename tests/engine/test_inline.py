@@ -10,7 +10,7 @@ from ninfer_core.api.errors import StartFailed
 from ninfer_core.api.service import Admitted, Finished
 from ninfer_core.engine.inline import InlineEngine, OnPhase
 from ninfer_core.engine.messages import Cancel, EngineMessage, Event, Failed, PhaseDone, Ready, Submit
-from ninfer_core.engine.program import Program
+from ninfer_core.program.contract import Program
 from ninfer_core.testing.histories import sampling
 from ninfer_core.testing.simulated_program import (
     SimulatedFrontend,

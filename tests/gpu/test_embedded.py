@@ -9,13 +9,12 @@ import torch
 
 from ninfer_core.api import GenerationRequest, Message, TextPart, ThinkingDefaults
 from ninfer_core.artifact import open_artifact
-from ninfer_core.engine.messages import Sampling
-from ninfer_core.engine.program import RowRound, RowSetup
 from ninfer_core.plan.device import find_device, probe_gpus
 from ninfer_core.plan.options import ServeOptions
 from ninfer_core.plan.resolve import resolve_for_serving
 from ninfer_core.plugins import PluginRegistry
 from ninfer_core.program.build import build_program, device_of
+from ninfer_core.program.contract import RowRound, RowSetup, Sampling
 
 pytestmark = [
     pytest.mark.gpu,

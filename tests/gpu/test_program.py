@@ -12,12 +12,11 @@ import torch
 
 from ninfer_core.api import DeviceInfo
 from ninfer_core.artifact import open_artifact
-from ninfer_core.engine.messages import Sampling
-from ninfer_core.engine.program import RowRound, RowSetup
 from ninfer_core.plan.options import ServeOptions
 from ninfer_core.plan.resolve import resolve
 from ninfer_core.plugins import PluginRegistry
 from ninfer_core.program.build import build_program, device_of
+from ninfer_core.program.contract import RowRound, RowSetup, Sampling
 from ninfer_core.program.runner import DeviceProgram
 from ninfer_core.testing.tiny import tiny_artifact
 

@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ninfer_core.engine.messages import Sampling
-from ninfer_core.engine.program import RowRound, RowSetup
+from ninfer_core.program.contract import RowRound, RowSetup, Sampling
 from ninfer_core.program.runner import DeviceProgram
 
 GREEDY = Sampling(temperature=0.0, top_p=1.0, top_k=20, min_p=0.0, presence_penalty=0.0, frequency_penalty=0.0, seed=0)

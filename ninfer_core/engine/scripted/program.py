@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from ninfer_core.api.frontend import Frontend, OutputFormat
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.api.request import Channel
-from ninfer_core.engine.program import RowRound, RowSetup
 from ninfer_core.engine.scripted.answers import AnswerWriter, answer_of_seed
 from ninfer_core.engine.scripted.frontend import ScriptedFrontend, ScriptVocabulary
 from ninfer_core.engine.scripted.script import Script, ScriptedAnswer, pieces_of
+from ninfer_core.program.contract import RowRound, RowSetup
 from ninfer_core.program.pages import PagePool
 from ninfer_core.program.slots import SlotPool
 

@@ -10,13 +10,12 @@ from ninfer_models.qwen_hybrid.frontend import build_frontend
 from ninfer_models.qwen_hybrid.frontend.output_format import QwenOutputFormat
 
 from ninfer_core.api.request import Channel
-from ninfer_core.engine.messages import Sampling
-from ninfer_core.engine.program import RowRound, RowSetup
 from ninfer_core.engine.scripted.answers import answer_seed
 from ninfer_core.engine.scripted.frontend import ScriptedFrontend
 from ninfer_core.engine.scripted.program import ScriptedFailure, ScriptedProgram, scripted_engine
 from ninfer_core.engine.scripted.script import Script
 from ninfer_core.plugins import PluginRegistry
+from ninfer_core.program.contract import RowRound, RowSetup, Sampling
 from ninfer_core.testing.tiny import tiny_header, tiny_plan
 
 

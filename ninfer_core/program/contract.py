@@ -1,4 +1,4 @@
-"""The device side as the engine sees it. A simulated program behind this Protocol tests the engine without torch."""
+"""The device side as the engine sees it. No torch here: a simulated program behind the Protocol tests the engine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ninfer_core.engine.messages import Sampling
+import msgspec
+
+
+class Sampling(msgspec.Struct, frozen=True, kw_only=True):
+    """Sampler settings with nothing left open. `temperature` 0 is exact argmax (engine.md section 12).
+
+    `top_k` is 1..20; 0 was resolved to the cap of 20. `seed` is 64 bit; streams are keyed by (seed, position, purpose).
+    """
+
+    temperature: float
+    top_p: float
+    top_k: int
+    min_p: float
+    presence_penalty: float
+    frequency_penalty: float
+    seed: int
 
 
 @dataclass(frozen=True, slots=True)
