@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 
 from ninfer_core.testing.event_streams import data_payloads
+from ninfer_core.testing.server_process import START_SECONDS, ServerProcess, until
 
 CHAT = "/v1/chat/completions"
 
@@ -75,10 +76,11 @@ def _end_of(answer: httpx.Response, stream: bool) -> str:
     return str(found["error"]["code"]) if "error" in found else "done"
 
 
-def hurt(url: str, fault: Callable[[], None], *, count: int, seed: int) -> tuple[float, list[Outcome]]:
+def hurt(server: ServerProcess, fault: Callable[[], None], *, count: int, seed: int) -> tuple[float, list[Outcome]]:
     """Let `count` clients begin, then the fault happen, some moment later; -> when it happened, and all outcomes."""
-    crowd = Crowd(url, count, seed)
-    time.sleep(0.2 + 0.3 * random.Random(seed).random())
+    crowd = Crowd(server.url, count, seed)
+    until(lambda: sum(" request_started " in line for line in list(server.log)) >= count - 1, START_SECONDS)
+    time.sleep(0.4 * random.Random(seed).random())
     happened = time.monotonic()
     fault()
     return happened, crowd.outcomes()
