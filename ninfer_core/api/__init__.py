@@ -59,7 +59,14 @@ from ninfer_core.api.plan import (
     LedgerLine,
     PluginPin,
 )
-from ninfer_core.api.protocol import Compat, ProtocolContext, ProtocolRoutes, WireError
+from ninfer_core.api.protocol import (
+    ROUTE_DESCRIPTION,
+    Compat,
+    ProtocolContext,
+    ProtocolRoutes,
+    RouteDescription,
+    WireError,
+)
 from ninfer_core.api.request import (
     CacheMark,
     CacheSession,
@@ -97,6 +104,7 @@ __all__ = [
     "API_VERSION",
     "DTYPE_BYTES",
     "KINDS",
+    "ROUTE_DESCRIPTION",
     "Admitted",
     "ArtifactHeader",
     "ArtifactIdentity",
@@ -172,6 +180,7 @@ __all__ = [
     "RequestQueueTimeout",
     "RequestTooLarge",
     "Role",
+    "RouteDescription",
     "SamplingOptions",
     "SamplingPresets",
     "ServedModel",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, Protocol
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
@@ -24,6 +24,27 @@ class WireError(msgspec.Struct, frozen=True, kw_only=True):
     status: int
     headers: dict[str, str]
     body: dict[str, object]
+
+
+class RouteDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """What the OpenAPI document of the server says about a handler, which carries it under `ROUTE_DESCRIPTION` in its
+    `opt`.
+
+    Bodies are types that msgspec can describe. `request` None takes no body; with `streams` the answer may also be a
+    stream of server-sent events. `query` has the type of each query parameter, all of them optional. `error` is the
+    body of every answer that is no success; with `refuses` there is no other.
+    """
+
+    summary: str
+    response: Any
+    error: Any
+    request: Any = None
+    query: Mapping[str, Any] = {}
+    streams: bool = False
+    refuses: bool = False
+
+
+ROUTE_DESCRIPTION = "ninfer_route_description"
 
 
 class ProtocolContext(msgspec.Struct, frozen=True, kw_only=True):

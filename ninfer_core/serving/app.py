@@ -24,6 +24,7 @@ from ninfer_core.serving.envelope import EnvelopeLayer
 from ninfer_core.serving.errors import ErrorForms, framework_problem
 from ninfer_core.serving.health import health_handler
 from ninfer_core.serving.models import model_handlers
+from ninfer_core.serving.openapi import openapi_handler
 from ninfer_core.telemetry import Log
 
 
@@ -65,14 +66,19 @@ def _litestar(
     def unexpected_error(request: Request[Any, Any, Any], error: Exception) -> Response[dict[str, object]]:
         raise error
 
-    handlers = [handler for protocol in protocols for handler in protocol.handlers()]
+    handlers = [
+        health_handler(is_available),
+        *model_handlers(model),
+        *(handler for protocol in protocols for handler in protocol.handlers()),
+    ]
     return Litestar(
-        route_handlers=[health_handler(is_available), *model_handlers(model), *handlers],
+        route_handlers=[*handlers, openapi_handler(handlers)],
         exception_handlers={
             NinferError: typed_error,
             HTTPException: framework_error,
             Exception: unexpected_error,
         },
+        # Ours describes bodies that the handlers read as bytes.
         openapi_config=None,
         logging_config=None,
         request_max_body_size=None,

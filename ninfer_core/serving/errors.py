@@ -14,6 +14,17 @@ from ninfer_core.api.protocol import ProtocolRoutes, WireError
 from ninfer_core.serving.asgi import Send, send_answer
 
 
+class ErrorDetail(msgspec.Struct, frozen=True):
+    message: str
+    type: str
+
+
+class AnyErrorBody(msgspec.Struct, frozen=True):
+    """What the bodies of errors have in common, whichever protocol's form they take."""
+
+    error: ErrorDetail
+
+
 class HTTPProblem(RequestError):
     """Wrong on the level of HTTP: `status` stands, whatever the protocol would make of the category."""
 

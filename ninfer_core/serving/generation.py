@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 from ninfer_core.api.errors import GenerationFailed, RequestCancelled, RequestError
 from ninfer_core.api.frontend import PreparedPrompt, ToolCallReport
-from ninfer_core.api.service import Finished, GenerationEvent
+from ninfer_core.api.service import Finished, GenerationEvent, Usage
 from ninfer_core.serving.output_stage import OutputStage
 from ninfer_core.serving.places import Place
 from ninfer_core.serving.request_events import RequestEvents
@@ -85,6 +85,7 @@ class RequestLog:
             id=self._request_id,
             finish=finished.reason,
             prompt_tokens=usage.prompt_tokens,
+            cache=_cache_text(usage),
             output_tokens=usage.output_tokens,
             tokens_per_second=rate,
             queue_seconds=timings.queue_seconds,
@@ -108,3 +109,9 @@ class RequestLog:
 
     def _seconds(self) -> float:
         return time.monotonic() - self._received_monotonic
+
+
+def _cache_text(usage: Usage) -> str:
+    """Contract OLOG-6."""
+    percent = round(100 * usage.cached_tokens / usage.prompt_tokens) if usage.prompt_tokens else 0
+    return f"{usage.cached_tokens} ({percent}%)"

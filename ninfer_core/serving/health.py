@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, Literal
 
+import msgspec
 from litestar import Response, route
 from litestar.enums import HttpMethod
 from litestar.handlers import HTTPRouteHandler
 
+from ninfer_core.api.protocol import ROUTE_DESCRIPTION, RouteDescription
+
+
+class Health(msgspec.Struct, frozen=True):
+    status: Literal["ok", "unavailable"]
+
+
+_DESCRIPTION = RouteDescription(
+    summary="Whether work is accepted; 503 with `unavailable` where not.", response=Health, error=dict[str, Any]
+)
+
 
 def health_handler(is_available: Callable[[], bool]) -> HTTPRouteHandler:
-    @route("/health", http_method=[HttpMethod.GET, HttpMethod.HEAD], sync_to_thread=False, status_code=200)
+    @route(
+        "/health",
+        http_method=[HttpMethod.GET, HttpMethod.HEAD],
+        sync_to_thread=False,
+        status_code=200,
+        opt={ROUTE_DESCRIPTION: _DESCRIPTION},
+    )
     def health() -> Response[dict[str, str]]:
         if is_available():
             return Response({"status": "ok"})

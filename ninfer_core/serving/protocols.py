@@ -9,7 +9,7 @@ from ninfer_core.api.protocol import ProtocolContext, ProtocolRoutes
 from ninfer_core.plugins.claims import overlapping_paths
 from ninfer_core.plugins.loading import LoadedPlugin
 
-_OWN_PATHS = ("/health", "/v1/models", "/v1/models/{model_id:path}")
+_OWN_PATHS = ("/health", "/openapi.json", "/v1/models", "/v1/models/{model_id:path}")
 """The core's own endpoints."""
 
 

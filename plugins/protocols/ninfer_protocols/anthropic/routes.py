@@ -14,6 +14,7 @@ from ninfer_protocols.anthropic.answers import MessageIdentity, whole_message
 from ninfer_protocols.anthropic.errors import anthropic_wire_error, error_body
 from ninfer_protocols.anthropic.events import KEEP_ALIVE_WITH_PING, stream_frames
 from ninfer_protocols.anthropic.lowering import lower, lower_prompt
+from ninfer_protocols.anthropic.objects import COUNT, CREATE
 from ninfer_protocols.anthropic.thinking import EffortRules
 from ninfer_protocols.wire.identifiers import anthropic_id
 from ninfer_protocols.wire.responses import Headers, JSONAnswer
@@ -34,11 +35,11 @@ class MessagesRoutes:
 
     def handlers(self) -> Sequence[HTTPRouteHandler]:
         # Litestar reads a handler's signature, so they must be functions and not methods.
-        @post("/v1/messages", status_code=200)
+        @post("/v1/messages", status_code=200, opt=CREATE)
         async def create_message(request: Request[Any, Any, Any]) -> ASGIApp:
             return await self._answer(await request.body())
 
-        @post("/v1/messages/count_tokens", status_code=200)
+        @post("/v1/messages/count_tokens", status_code=200, opt=COUNT)
         async def count_message_tokens(request: Request[Any, Any, Any]) -> ASGIApp:
             count = await self._service.count_tokens(lower_prompt(await request.body(), self._efforts))
             return JSONAnswer({"input_tokens": count}, headers=_request_id(anthropic_id("req")))

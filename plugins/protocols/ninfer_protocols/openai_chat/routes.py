@@ -12,6 +12,7 @@ from litestar.types import ASGIApp
 from ninfer_core.api import Finished, Generation, NinferError, ProtocolContext, TextDelta, ToolCallDelta, WireError
 from ninfer_protocols.openai_chat.chunks import stream_frames
 from ninfer_protocols.openai_chat.lowering import ChatCall, lower
+from ninfer_protocols.openai_chat.objects import CREATE
 from ninfer_protocols.openai_chat.responses import AnswerIdentity, completion
 from ninfer_protocols.wire.errors import error_body, openai_wire_error
 from ninfer_protocols.wire.responses import JSONAnswer
@@ -29,7 +30,7 @@ class ChatRoutes:
 
     def handlers(self) -> Sequence[HTTPRouteHandler]:
         # Litestar reads a handler's signature, so it must be a function and not a method.
-        @post("/v1/chat/completions", status_code=200)
+        @post("/v1/chat/completions", status_code=200, opt=CREATE)
         async def create_chat_completion(request: Request[Any, Any, Any]) -> ASGIApp:
             return await self._answer(await request.body())
 

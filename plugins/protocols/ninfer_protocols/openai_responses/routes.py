@@ -10,6 +10,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
 from ninfer_core.api import NinferError, ProtocolContext, RequestError, WireError
+from ninfer_protocols.openai_responses import objects
 from ninfer_protocols.openai_responses.answers import Answer
 from ninfer_protocols.openai_responses.listing import check_retrieval, list_input_items
 from ninfer_protocols.openai_responses.lowering import Lowering
@@ -45,31 +46,31 @@ class ResponsesRoutes:
 
     def handlers(self) -> Sequence[HTTPRouteHandler]:
         # Litestar reads a handler's signature, so it must be a function and not a method.
-        @post("/v1/responses", status_code=200)
+        @post("/v1/responses", status_code=200, opt=objects.CREATE)
         async def create_response(request: AnyRequest) -> ASGIApp:
             return await self._create(await request.body())
 
-        @post("/v1/responses/input_tokens", status_code=200)
+        @post("/v1/responses/input_tokens", status_code=200, opt=objects.COUNT)
         async def count_input_tokens(request: AnyRequest) -> ASGIApp:
             count = await self._service.count_tokens(self._lowering.count(await request.body()))
             return JSONAnswer({"object": "response.input_tokens", "input_tokens": count})
 
-        @get("/v1/responses/{response_id:str}")
+        @get("/v1/responses/{response_id:str}", opt=objects.RETRIEVE)
         async def retrieve_response(request: AnyRequest) -> ASGIApp:
             check_retrieval(request.query_params)
             return JSONAnswer(self._store.get(_response_id(request)).response_json)
 
-        @delete("/v1/responses/{response_id:str}", status_code=200)
+        @delete("/v1/responses/{response_id:str}", status_code=200, opt=objects.DELETE)
         async def delete_response(request: AnyRequest) -> ASGIApp:
             response_id = _response_id(request)
             self._store.delete(response_id)
             return JSONAnswer({"id": response_id, "object": "response.deleted", "deleted": True})
 
-        @get("/v1/responses/{response_id:str}/input_items")
+        @get("/v1/responses/{response_id:str}/input_items", opt=objects.LIST_INPUT)
         async def list_response_input(request: AnyRequest) -> ASGIApp:
             return JSONAnswer(list_input_items(self._store.get(_response_id(request)), request.query_params))
 
-        @post("/v1/responses/{response_id:str}/cancel", status_code=200)
+        @post("/v1/responses/{response_id:str}/cancel", status_code=200, opt=objects.CANCEL)
         async def cancel_response(request: AnyRequest) -> ASGIApp:
             raise RequestError(
                 f"'{_response_id(request)[:80]}' cannot be cancelled: nothing runs in the background "
@@ -77,7 +78,7 @@ class ResponsesRoutes:
                 code="background_not_supported",
             )
 
-        @post("/v1/responses/compact", status_code=200)
+        @post("/v1/responses/compact", status_code=200, opt=objects.COMPACT)
         async def compact_response() -> ASGIApp:
             raise RequestError(
                 "conversations are not compacted here; shorten the input instead", code="compaction_not_supported"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from ninfer_core.api import ErrorCategory, NinferError, RequestError, WireError
 
 _BY_CATEGORY: Mapping[ErrorCategory, tuple[int, str]] = {
@@ -19,6 +21,19 @@ _BY_CATEGORY: Mapping[ErrorCategory, tuple[int, str]] = {
     ErrorCategory.INTERNAL: (500, "server_error"),
     ErrorCategory.STARTUP: (500, "server_error"),
 }
+
+
+class ErrorDetail(msgspec.Struct, frozen=True):
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorBody(msgspec.Struct, frozen=True):
+    """OpenAI's form of an error (contract ERR-1)."""
+
+    error: ErrorDetail
 
 
 def openai_wire_error(error: NinferError) -> WireError:
