@@ -16,6 +16,12 @@ from ninfer_core.serving.errors import AnyErrorBody
 
 PATH = "/openapi.json"
 _PARAMETER = re.compile(r"\{(\w+):\w+\}")
+_EVENT = {
+    "type": "object",
+    "description": "One of the events of a stream.",
+    "properties": {"event": {"type": "string"}, "data": {"type": "string"}},
+    "required": ["data"],
+}
 _REFERENCE = "#/components/schemas/{name}"
 
 
@@ -78,7 +84,7 @@ def _operation(name: str, route: RouteDescription, by_type: dict[int, Any]) -> d
     error = {"description": "What was wrong.", "content": {"application/json": {"schema": by_type[id(route.error)]}}}
     content: dict[str, Any] = {"application/json": {"schema": by_type[id(route.response)]}}
     if route.streams:
-        content["text/event-stream"] = {"schema": {"type": "string"}}
+        content["text/event-stream"] = {"schema": _EVENT}
     responses: dict[str, Any] = {"4XX": error, "5XX": error}
     if not route.refuses:
         responses = {"200": {"description": "The answer.", "content": content}} | responses

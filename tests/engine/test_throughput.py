@@ -1,0 +1,125 @@
+"""The record of each interval: counted exactly, published on time, and only where there was work."""
+
+from __future__ import annotations
+
+import queue
+import time
+
+import pytest
+
+from ninfer_core.api.service import Finished
+from ninfer_core.engine.inline import InlineEngine
+from ninfer_core.engine.messages import EngineMessage, Event, Submit, Throughput
+from ninfer_core.engine.throughput import Standing, ThroughputMeter
+from ninfer_core.testing.histories import Clock, sampling
+from ninfer_core.testing.simulated_program import SimulatedFrontend, simulated_plan, simulated_program
+
+NOBODY = Standing(prefilling=0, decode_ready=0, waiting=0)
+
+
+class Meter:
+    """A meter on a clock that is moved by hand."""
+
+    def __init__(self, interval_seconds: float = 5.0) -> None:
+        self.clock = Clock()
+        self.published: list[Throughput] = []
+        self.meter = ThroughputMeter(interval_seconds, self.clock, self.published.append)
+
+    def boundary(
+        self, *, prefill: int = 0, rows: int = 0, tokens: int = 0, unit: float = 1.0, host: float = 0.5
+    ) -> None:
+        begin = self.meter.begin_boundary()
+        with self.meter.unit():
+            self.clock.now += unit
+        if prefill:
+            self.meter.prefilled(prefill)
+        if rows:
+            self.meter.decoded(rows=rows, tokens=tokens)
+        self.clock.now += host
+        self.meter.end_boundary(begin, Standing(prefilling=1, decode_ready=rows, waiting=2))
+
+
+@pytest.mark.contract("OLOG-7")
+def test_an_interval_has_exactly_what_happened_in_it() -> None:
+    meter = Meter()
+    meter.boundary(prefill=100)
+    for _ in range(3):
+        meter.boundary(rows=2, tokens=5)
+    assert meter.published == [
+        Throughput(
+            seconds=6.0,
+            prefill_tokens=100,
+            decode_tokens=15,
+            decode_rounds=3,
+            decode_rows=6,
+            host_seconds=2.0,
+            prefilling=1,
+            decode_ready=2,
+            waiting=2,
+        )
+    ]
+    for _ in range(4):
+        meter.boundary(rows=1, tokens=1)
+    first, second = meter.published
+    assert (second.seconds, second.prefill_tokens, second.decode_tokens) == (6.0, 0, 4)
+    assert second.host_seconds == 2.0 and first.host_seconds == 2.0
+
+
+@pytest.mark.contract("OLOG-8")
+def test_idle_time_is_no_interval_and_begins_a_new_one() -> None:
+    meter = Meter()
+    assert meter.meter.seconds_left is None
+    meter.clock.now += 1000
+    begin = meter.meter.begin_boundary()
+    meter.meter.end_boundary(begin, NOBODY)
+    assert meter.published == [] and meter.meter.seconds_left is None
+    meter.boundary(rows=1, tokens=1)
+    assert meter.meter.seconds_left == 3.5
+    meter.clock.now += 3.5
+    assert meter.meter.seconds_left == 0.0
+    meter.meter.end_boundary(meter.meter.begin_boundary(), NOBODY)
+    (interval,) = meter.published
+    assert (interval.seconds, interval.decode_tokens, interval.host_seconds) == (5.0, 1, 0.5)
+    assert meter.meter.seconds_left is None
+
+
+@pytest.mark.contract("OPT-11")
+def test_an_interval_of_zero_publishes_nothing() -> None:
+    meter = Meter(interval_seconds=0.0)
+    for _ in range(20):
+        meter.boundary(rows=1, tokens=1)
+    assert meter.published == [] and meter.meter.seconds_left is None
+
+
+@pytest.mark.contract("OLOG-7", "OLOG-8", "OBS-10", "OBS-11")
+def test_an_engine_that_has_gone_idle_still_says_what_it_did() -> None:
+    plan = simulated_plan()
+    published: queue.Queue[EngineMessage] = queue.Queue()
+    engine = InlineEngine(
+        plan, SimulatedFrontend(), lambda on_phase: simulated_program(plan), published.put, stats_interval_ms=50
+    )
+    now = time.monotonic()
+    with engine:
+        engine.post(
+            Submit(
+                request_id=1,
+                token_ids=tuple(range(40)),
+                initial_channel="content",
+                sampling=sampling(1),
+                max_output_tokens=5,
+                stop=(),
+                stop_channels=(),
+                received_monotonic=now,
+                deadline_monotonic=now + 60,
+            )
+        )
+        time.sleep(0.3)
+    messages = [published.get() for _ in range(published.qsize())]
+    intervals = [message for message in messages if isinstance(message, Throughput)]
+    (finished,) = (
+        message.event for message in messages if isinstance(message, Event) and isinstance(message.event, Finished)
+    )
+    assert sum(interval.prefill_tokens for interval in intervals) == 40
+    assert sum(interval.decode_tokens for interval in intervals) == finished.usage.output_tokens - 1
+    assert all(interval.seconds >= 0.05 for interval in intervals) and len(intervals) <= 2
+    assert (intervals[-1].prefilling, intervals[-1].decode_ready, intervals[-1].waiting) == (0, 0, 0)
