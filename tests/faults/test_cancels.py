@@ -184,12 +184,12 @@ def test_a_reader_that_stalls_slows_nobody(serve: Serve) -> None:
             return time.monotonic() - begin
 
         seconds(2)
-        alone = min(seconds(8), seconds(8))
+        alone = seconds(8)
         with connect(server, "long answer", stream=True, receive_buffer=4096):
             until(lambda: server.service.open_requests == 1, 2)
-            beside = min(seconds(8), seconds(8), seconds(8))
+            # On a busy machine only the best of several tries says something.
+            until(lambda: seconds(8) < alone / 0.9 + 0.1, 15)
             assert server.service.open_requests == 1
-        assert beside < alone / 0.9 + 0.2
         until(lambda: server.service.open_requests == 0, 2)
 
 
