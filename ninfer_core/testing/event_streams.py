@@ -17,7 +17,7 @@ def named_events(stream: str) -> list[tuple[str, Any]]:
     """Events with a name and their payloads, in order; comments are left out."""
     events = []
     for frame in stream.split("\n\n"):
-        lines = dict(line.split(": ", 1) for line in frame.splitlines() if not line.startswith(":"))
+        lines = dict(line.split(": ", 1) for line in frame.split("\n") if line and not line.startswith(":"))
         if "event" in lines:
             events.append((lines["event"], json.loads(lines["data"])))
     return events

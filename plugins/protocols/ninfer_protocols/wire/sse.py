@@ -28,9 +28,18 @@ _HEADERS = (
 )
 
 
+_LINE_ENDS_OF_CLIENTS = tuple(
+    (character.encode(), f"\\u{ord(character):04x}".encode()) for character in "\x85\u2028\u2029"
+)
+"""No line ends of SSE, and yet clients split lines there that take Unicode's word for it. As escapes they are safe."""
+
+
 def data_frame(payload: object) -> bytes:
     """One unnamed event. JSON never contains a raw newline, so one `data:` line is enough."""
-    return b"data: " + msgspec.json.encode(payload) + b"\n\n"
+    encoded = msgspec.json.encode(payload)
+    for character, escape in _LINE_ENDS_OF_CLIENTS:
+        encoded = encoded.replace(character, escape)
+    return b"data: " + encoded + b"\n\n"
 
 
 def event_frame(name: str, payload: object) -> bytes:
