@@ -38,6 +38,11 @@ CALLS = [
 ]
 
 
+def spelled(arguments: Any) -> str:
+    """Arguments in one spelling, their order kept."""
+    return json.dumps(json.loads(arguments) if isinstance(arguments, str) else arguments)
+
+
 class Told(NamedTuple):
     """What a client knows in the end. `ending` is in the words of its protocol."""
 
@@ -116,7 +121,7 @@ def chat_whole(answer: dict[str, Any]) -> Told:
     return Told(
         message.get("reasoning_content", ""),
         message["content"] or "",
-        tuple((call["name"], call["arguments"]) for call in calls),
+        tuple((call["name"], spelled(call["arguments"])) for call in calls),
         choice["finish_reason"],
     )
 
@@ -136,7 +141,7 @@ def chat_streamed(stream: str) -> Told:
                 calls.append({"name": call["function"]["name"], "arguments": ""})
             calls[call["index"]]["arguments"] += call["function"]["arguments"]
     ending = chunks[-1]["choices"][0]["finish_reason"]
-    return Told(*texts.values(), tuple((call["name"], call["arguments"]) for call in calls), ending)
+    return Told(*texts.values(), tuple((call["name"], spelled(call["arguments"])) for call in calls), ending)
 
 
 def ask_responses(case: Case) -> tuple[str, dict[str, Any]]:
@@ -154,7 +159,7 @@ def responses_whole(answer: dict[str, Any]) -> Told:
     calls = []
     for item in answer["output"]:
         if item["type"] == "function_call":
-            calls.append((item["name"], item["arguments"]))
+            calls.append((item["name"], spelled(item["arguments"])))
         else:
             parts[item["type"]] += "".join(part["text"] for part in item["content"])
     return Told(parts["reasoning"], parts["message"], tuple(calls), answer["status"])
@@ -174,7 +179,9 @@ def responses_streamed(stream: str) -> Told:
             calls[event["output_index"]]["arguments"] += event["delta"]
     _, last = events[-1]
     told = Told(
-        *texts.values(), tuple((call["name"], call["arguments"]) for call in calls.values()), last["response"]["status"]
+        *texts.values(),
+        tuple((call["name"], spelled(call["arguments"])) for call in calls.values()),
+        last["response"]["status"],
     )
     assert responses_whole(last["response"]) == told
     return told
@@ -197,7 +204,7 @@ def messages_whole(answer: dict[str, Any]) -> Told:
     calls = []
     for block in answer["content"]:
         if block["type"] == "tool_use":
-            calls.append((block["name"], json.dumps(block["input"], ensure_ascii=False, separators=(",", ":"))))
+            calls.append((block["name"], spelled(block["input"])))
         else:
             texts[block["type"]] += block[block["type"]]
     return Told(*texts.values(), tuple(calls), f"{answer['stop_reason']} {answer['stop_sequence']}")
