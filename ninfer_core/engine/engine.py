@@ -28,7 +28,7 @@ from ninfer_core.api.frontend import Frontend
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.api.service import Admitted, Finished, GenerationEvent, Progress
 from ninfer_core.engine.inbox import Inbox, Refusal
-from ninfer_core.engine.messages import Cancel, EngineMessage, Event, Failed, Fatal, FrontMessage, Shutdown, Submit
+from ninfer_core.engine.messages import Cancel, EngineMessage, Event, Fatal, FrontMessage, Shutdown, Submit, failed
 from ninfer_core.engine.records import RequestRecord
 from ninfer_core.engine.scheduler import ControlCommit, DecodeRound, PrefillChunk, Scheduler
 from ninfer_core.engine.session import Ending, OutputSession, SessionStep
@@ -88,9 +88,9 @@ class Engine:
             case Submit():
                 refusal = self._inbox.submit(message)
                 if refusal is Refusal.OVERLOADED:
-                    self._publish(_failed(message.request_id, ServerOverloaded(capacity=self._capacity)))
+                    self._publish(failed(message.request_id, ServerOverloaded(capacity=self._capacity)))
                 elif refusal is Refusal.CLOSED:
-                    self._publish(_failed(message.request_id, ServiceUnavailable("it is shutting down")))
+                    self._publish(failed(message.request_id, ServiceUnavailable("it is shutting down")))
             case Cancel():
                 self._inbox.cancel(message)
             case Shutdown():
@@ -121,7 +121,7 @@ class Engine:
         now = self._clock()
         for record in self._scheduler.expired(now):
             waited_ms = round((now - record.submit.received_monotonic) * 1000)
-            self._end(record, _failed(record.request_id, RequestQueueTimeout(waited_ms=waited_ms)))
+            self._end(record, failed(record.request_id, RequestQueueTimeout(waited_ms=waited_ms)))
         self._admit()
         match self._scheduler.next_unit():
             case PrefillChunk() as chunk:
@@ -142,7 +142,7 @@ class Engine:
             case Cancel():
                 record = self._records.get(message.request_id)
                 if record is not None:
-                    self._end(record, _failed(record.request_id, RequestCancelled()))
+                    self._end(record, failed(record.request_id, RequestCancelled()))
             case Shutdown():
                 self._shutdown = message
 
@@ -195,7 +195,7 @@ class Engine:
 
     def _refuse(self, submit: Submit, error: RequestError) -> None:
         self._inbox.release(submit.request_id)
-        self._publish(_failed(submit.request_id, error))
+        self._publish(failed(submit.request_id, error))
 
     # --- units -------------------------------------------------------------------------------------
 
@@ -257,7 +257,7 @@ class Engine:
                 self._release(record)
         for record, step in steps:
             if not isinstance(step, SessionStep):
-                self._publish(_failed(record.request_id, step))
+                self._publish(failed(record.request_id, step))
                 continue
             for delta in step.deltas:
                 self._event(record, msgspec.structs.replace(delta, live=record.live_timings()))
@@ -293,7 +293,7 @@ class Engine:
 
     def _end_all(self, error: RequestError) -> None:
         for record in self._scheduler.open_records():
-            self._end(record, _failed(record.request_id, error))
+            self._end(record, failed(record.request_id, error))
 
     def _give_up(self, error: Exception) -> None:
         """The state can no longer be trusted: end every open request, those still in the inbox included."""
@@ -303,7 +303,7 @@ class Engine:
         self._inbox.close()
         submitted = [message.request_id for message in self._inbox.take(wait=False) if isinstance(message, Submit)]
         for request_id in [*self._records, *submitted]:
-            self._publish(_failed(request_id, unavailable))
+            self._publish(failed(request_id, unavailable))
         self._records.clear()
         self._publish(Fatal(code=code, message=f"{type(error).__name__}: {error}"))
 
@@ -334,8 +334,3 @@ def _event(record: RequestRecord, event: GenerationEvent) -> Event:
 def _session_failure(undone: str, error: Exception) -> GenerationFailed:
     """The exception's own text stays out: it may quote what the model wrote."""
     return GenerationFailed(f"the answer could not be {undone} ({type(error).__name__}); the server's log says where")
-
-
-def _failed(request_id: int, error: RequestError) -> Failed:
-    waited_ms = error.waited_ms if isinstance(error, RequestQueueTimeout) else 0
-    return Failed(request_id=request_id, code=error.code, message=error.message, waited_ms=waited_ms)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ninfer_core.api.errors import ErrorCategory, RequestError, RequestQueueTimeout
 from ninfer_core.api.request import Channel
 from ninfer_core.api.service import GenerationEvent
 from ninfer_core.program.contract import Sampling
@@ -81,12 +82,14 @@ class Throughput(msgspec.Struct, frozen=True, kw_only=True, tag="throughput"):
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):
     """The request has ended with this error; no other message about it follows.
 
-    `code` is a RequestError's; `waited_ms` is set for `request_queue_timeout`.
+    `code`, `category` and `param` are a RequestError's; `waited_ms` is set for `request_queue_timeout`.
     """
 
     request_id: int
     code: str
+    category: ErrorCategory
     message: str
+    param: str | None = None
     waited_ms: int = 0
 
 
@@ -95,6 +98,19 @@ class Fatal(msgspec.Struct, frozen=True, kw_only=True, tag="fatal"):
 
     code: str
     message: str
+
+
+def failed(request_id: int, error: RequestError) -> Failed:
+    """The message that says `error`."""
+    waited_ms = error.waited_ms if isinstance(error, RequestQueueTimeout) else 0
+    return Failed(
+        request_id=request_id,
+        code=error.code,
+        category=error.category,
+        message=error.message,
+        param=error.param,
+        waited_ms=waited_ms,
+    )
 
 
 EngineMessage = PhaseDone | Ready | Event | Throughput | Failed | Fatal

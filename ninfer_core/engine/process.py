@@ -1,13 +1,14 @@
 """The engine process: `python -m ninfer_core.engine.process --socket-fd N`.
 
 The first frame says what to run; then FrontMessages come in and EngineMessages go out. The process ends when the
-engine has, when the socket ends, or when the parent dies. SIGTERM drains; SIGINT is left to the front, which gets it
-from the same terminal.
+engine has, when the socket ends, or when the parent dies. SIGINT and SIGTERM are left to the front, which drains: a
+terminal sends the one, and a service manager the other, to the whole process group.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import os
 import signal
@@ -16,14 +17,15 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import BinaryIO
 
-from ninfer_core.api.errors import NinferError, StartFailed
+from ninfer_core.api.errors import GenerationFailed, NinferError, StartFailed
 from ninfer_core.api.frontend import Frontend
 from ninfer_core.artifact import open_artifact
 from ninfer_core.artifact.frontend import checked_frontend
 from ninfer_core.engine.inline import BuildProgram, InlineEngine, OnPhase
-from ninfer_core.engine.messages import EngineMessage, Fatal, PhaseDone, Shutdown
+from ninfer_core.engine.messages import Cancel, EngineMessage, Event, Fatal, PhaseDone, failed
 from ninfer_core.engine.scripted.program import scripted_engine
 from ninfer_core.engine.wire import (
     BlockingReader,
@@ -49,24 +51,30 @@ class Publisher:
     """Sends messages from a thread of its own, so that a front that is slow to read does not hold a round up.
 
     What waits to be sent is bounded by `capacity` messages: beyond, `publish` waits for the front after all.
+    When nothing can be sent any more, the connection is ended, which ends the reader and so the engine.
     """
 
     def __init__(self, connection: socket.socket, capacity: int = 65_536) -> None:
         self._connection = connection
         self._capacity = capacity
-        self._waiting: deque[EngineMessage] = deque()
+        self._waiting: deque[bytes] = deque()
         self._changed = threading.Condition()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="ninfer-publisher", daemon=True)
+        self.log = create_log()
+        self.on_unsendable: Callable[[int], None] = lambda request_id: None
+        """Called with a request whose event cannot be sent: the front has been told that it failed."""
         self._thread.start()
 
     def publish(self, message: EngineMessage) -> None:
-        """Thread-safe. Once the front is gone, messages are dropped."""
+        """Thread-safe. Once the front is gone, messages are dropped. Raises what keeps a message from being encoded
+        that is no event of a request."""
+        frame = self._frame(message)
         with self._changed:
             while len(self._waiting) >= self._capacity and not self._closed:
                 self._changed.wait()
             if not self._closed:
-                self._waiting.append(message)
+                self._waiting.append(frame)
                 self._changed.notify_all()
 
     def close(self) -> None:
@@ -76,19 +84,35 @@ class Publisher:
             self._changed.notify_all()
         self._thread.join(GRACE_SECONDS)
 
-    def _run(self) -> None:
-        while batch := self._next_batch():
-            try:
-                self._connection.sendall(b"".join(map(encode_frame, batch)))
-            except OSError:
-                # The front is gone; the reader sees that too and ends the engine.
-                with self._changed:
-                    self._closed = True
-                    self._waiting.clear()
-                    self._changed.notify_all()
-                return
+    def _frame(self, message: EngineMessage) -> bytes:
+        """A request whose text cannot be sent, such as a lone surrogate of a family's decoder, fails alone."""
+        try:
+            return encode_frame(message)
+        except Exception as error:
+            if not isinstance(message, Event):
+                raise
+            self.log.error("event_unsendable", request_id=message.request_id, exc_info=error)
+            self.on_unsendable(message.request_id)
+            failure = GenerationFailed(
+                f"the answer could not be sent ({type(error).__name__}); the server's log says where"
+            )
+            return encode_frame(failed(message.request_id, failure))
 
-    def _next_batch(self) -> list[EngineMessage]:
+    def _run(self) -> None:
+        try:
+            while batch := self._next_batch():
+                self._connection.sendall(b"".join(batch))
+        except Exception as error:
+            if not isinstance(error, OSError):  # which is a front that has gone
+                self.log.critical("publisher_failed", exc_info=error)
+            with self._changed:
+                self._closed = True
+                self._waiting.clear()
+                self._changed.notify_all()
+            with contextlib.suppress(OSError):
+                self._connection.shutdown(socket.SHUT_RDWR)
+
+    def _next_batch(self) -> list[bytes]:
         """Everything that waits; empty when nothing will come any more."""
         with self._changed:
             while not self._waiting and not self._closed:
@@ -97,6 +121,44 @@ class Publisher:
             self._waiting.clear()
             self._changed.notify_all()
             return batch
+
+
+class Listener:
+    """Posts what the front sends, from a thread of its own. When the front is gone, or what it sends cannot be
+    understood (`broken`), the engine is ended, by force if it does not end by itself."""
+
+    def __init__(self, stream: BinaryIO, engine: InlineEngine, publisher: Publisher, log: Log) -> None:
+        self._reader = BlockingReader(stream, front_decoder())
+        self._engine = engine
+        self._publisher = publisher
+        self._log = log
+        self.broken = False
+        self._thread = threading.Thread(target=self._run, name="ninfer-reader", daemon=True)
+        self._thread.start()
+
+    def join(self) -> None:
+        """For at most the grace time."""
+        self._thread.join(GRACE_SECONDS)
+
+    def _run(self) -> None:
+        try:
+            self._post_all()
+        except Exception as error:
+            # A thread that just ended would leave an engine that nobody can reach.
+            self.broken = True
+            self._log.critical("engine_link_broken", exc_info=error)
+            self._publisher.publish(Fatal(code=FrameInvalid.code, message=f"{type(error).__name__} in the engine"))
+        if not self._engine.ready:
+            os._exit(int(self.broken))
+        if not self._engine.stop(timeout_seconds=GRACE_SECONDS):
+            os._exit(1)
+
+    def _post_all(self) -> None:
+        while (message := self._reader.read()) is not None:
+            if not self._engine.ready:
+                # Only a Shutdown comes before Ready, and loading cannot be interrupted in any gentler way.
+                os._exit(0)
+            self._engine.post(message)
 
 
 def build_engine(start: EngineStart, publisher: Publisher, log: Log) -> InlineEngine:
@@ -131,26 +193,25 @@ def serve(connection: socket.socket) -> int:
     """Run the engine that the peer asks for until it ends; -> exit code."""
     publisher = Publisher(connection)
     log = create_log()
-    reader: threading.Thread | None = None
     try:
         with connection.makefile("rb") as stream:
             start = BlockingReader(stream, start_decoder()).read()
             if start is None:
                 return 0
-            log = create_log(start.log_level)
+            log = publisher.log = create_log(start.log_level)
             forward_standard_logging("ninfer", log)
             begin = time.monotonic()
             engine = build_engine(start, publisher, log)
+            publisher.on_unsendable = lambda request_id: engine.post(Cancel(request_id=request_id))
             publisher.publish(PhaseDone(name="frontend", seconds=time.monotonic() - begin))
-            reader = threading.Thread(target=_listen, args=(stream, engine, log), name="ninfer-reader", daemon=True)
-            reader.start()
-            signal.signal(signal.SIGTERM, lambda number, frame: _drain(engine))
+            listener = Listener(stream, engine, publisher, log)
             engine.start()
             succeeded = engine.wait()
             publisher.close()
-            connection.shutdown(socket.SHUT_RDWR)  # ends the reader, which holds the stream
-            reader.join(GRACE_SECONDS)
-            return 0 if succeeded else 1
+            with contextlib.suppress(OSError):  # the front may have been faster
+                connection.shutdown(socket.SHUT_RDWR)  # ends the listener, which holds the stream
+            listener.join()
+            return 0 if succeeded and not listener.broken else 1
     except NinferError as error:
         log.error("engine_start_failed", code=error.code)
         publisher.publish(Fatal(code=error.code, message=error.message))
@@ -161,29 +222,6 @@ def serve(connection: socket.socket) -> int:
         return 1
     finally:
         publisher.close()
-
-
-def _listen(stream: BinaryIO, engine: InlineEngine, log: Log) -> None:
-    """Post what the front sends. When it is gone, end the engine, by force if it does not end by itself."""
-    reader = BlockingReader(stream, front_decoder())
-    try:
-        while (message := reader.read()) is not None:
-            if not engine.ready:
-                # Only a Shutdown comes before Ready, and loading cannot be interrupted in any gentler way.
-                os._exit(0)
-            engine.post(message)
-    except (FrameInvalid, OSError, ValueError) as error:
-        log.error("engine_link_broken", reason=str(error))
-    if not engine.ready:
-        os._exit(1)
-    if not engine.stop(timeout_seconds=GRACE_SECONDS):
-        os._exit(1)
-
-
-def _drain(engine: InlineEngine) -> None:
-    if not engine.ready:
-        os._exit(0)
-    engine.post(Shutdown(drain=True))
 
 
 def _die_with_parent() -> None:
@@ -197,7 +235,8 @@ def main() -> int:
     parser.add_argument("--socket-fd", type=int, required=True, help="the engine's end of a stream socket pair")
     arguments = parser.parse_args()
     _die_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     with socket.socket(fileno=arguments.socket_fd) as connection:
         return serve(connection)
 

@@ -46,6 +46,7 @@ class ProcessLink:
             plan=plan, source=source, log_level=log_level, stats_interval_ms=stats_interval_ms, script=script
         )
         self._state = LinkState(plan.digest, log)
+        self._log = log
         self._process: subprocess.Popen[bytes] | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._listener: asyncio.Task[None] | None = None
@@ -139,8 +140,12 @@ class ProcessLink:
         try:
             while (message := await reader.read()) is not None:
                 self._state.receive(message)
-        except (FrameInvalid, OSError) as error:
-            reason = f"the link to the engine process broke: {error}"
+        except Exception as error:
+            # A task that just ended would leave a server that says it is well and answers nobody.
+            reason = f"the link to the engine process broke ({type(error).__name__})"
+            self._log.error("engine_link_broken", exc_info=error)
+            if self._writer is not None:
+                self._writer.close()  # and so the engine ends
         self._state.fail(f"{reason}{await self._exit_status()}")
 
     async def _exit_status(self) -> str:

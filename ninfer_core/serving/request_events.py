@@ -9,52 +9,19 @@ from __future__ import annotations
 import asyncio
 import io
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ninfer_core.api.errors import (
-    ClientTooSlow,
-    ContextLengthExceeded,
-    ErrorCategory,
-    GenerationFailed,
-    InvalidPrompt,
-    ModelNotFound,
-    RequestCancelled,
-    RequestError,
-    RequestQueueTimeout,
-    RequestTooLarge,
-    ServerOverloaded,
-    ServiceUnavailable,
-    ThinkingBudgetCapacityInsufficient,
-)
+from ninfer_core.api.errors import ClientTooSlow, RequestError, ServiceUnavailable
 from ninfer_core.api.request import Channel
 from ninfer_core.api.service import Finished, GenerationEvent, LiveTimings, Progress, TextDelta
 from ninfer_core.engine.messages import EngineMessage, Event, Failed
 
-_CATEGORIES: Mapping[str, ErrorCategory] = {
-    kind.code: kind.category
-    for kind in (
-        RequestError,
-        InvalidPrompt,
-        ContextLengthExceeded,
-        ThinkingBudgetCapacityInsufficient,
-        ModelNotFound,
-        RequestTooLarge,
-        ServerOverloaded,
-        RequestQueueTimeout,
-        ServiceUnavailable,
-        RequestCancelled,
-        GenerationFailed,
-    )
-}
-
 
 def reported_error(failed: Failed) -> RequestError:
-    """The error that the engine reported, with the category that belongs to its code."""
-    error = RequestError(failed.message, code=failed.code)
-    error.category = _CATEGORIES.get(failed.code, ErrorCategory.INTERNAL)
-    if failed.code == ContextLengthExceeded.code:
-        error.param = "messages"
+    """The error that the engine reported."""
+    error = RequestError(failed.message, code=failed.code, param=failed.param)
+    error.category = failed.category
     return error
 
 

@@ -18,9 +18,13 @@ import msgspec
 import pytest
 
 from ninfer_core.api import ExecutionPlan
+from ninfer_core.api.errors import ErrorCategory, RequestError
+from ninfer_core.api.frontend import ChannelText
 from ninfer_core.api.service import Admitted, Finished, TextDelta
 from ninfer_core.artifact import open_artifact
+from ninfer_core.engine.inline import InlineEngine
 from ninfer_core.engine.messages import (
+    Cancel,
     EngineMessage,
     Event,
     Failed,
@@ -30,11 +34,19 @@ from ninfer_core.engine.messages import (
     Ready,
     Shutdown,
     Submit,
+    failed,
 )
 from ninfer_core.engine.process import Publisher
 from ninfer_core.engine.wire import BlockingReader, EngineStart, encode_frame, engine_decoder
 from ninfer_core.plugins import PluginRegistry
+from ninfer_core.telemetry import create_log
 from ninfer_core.testing.histories import sampling
+from ninfer_core.testing.simulated_program import (
+    SimulatedDecoder,
+    SimulatedFrontend,
+    simulated_plan,
+    simulated_program,
+)
 from ninfer_core.testing.tiny import tiny_plan, write_tiny_artifact
 
 SECONDS = 60.0
@@ -118,11 +130,12 @@ def test_requests_over_the_socket(subject: Subject, engine: EngineProcess) -> No
     assert {message.name for message in started if isinstance(message, PhaseDone)} >= {"weights", "pools", "warm-up"}
     for request_id in range(5):
         engine.send(submit(request_id))
-    # SIGINT belongs to the front; SIGTERM finishes what was submitted.
+    # Signals belong to the front; a Shutdown finishes what was submitted.
     engine.process.send_signal(signal.SIGINT)
+    engine.process.send_signal(signal.SIGTERM)
     first = engine.next_event()
     assert isinstance(first, Event) and isinstance(first.event, Admitted)
-    engine.process.send_signal(signal.SIGTERM)
+    engine.send(Shutdown(drain=True))
     messages = engine.until_end()
     finished = {m.request_id: m.event for m in messages if isinstance(m, Event) and isinstance(m.event, Finished)}
     assert sorted(finished) == list(range(5))
@@ -204,10 +217,75 @@ def test_a_shutdown_while_loading_ends_the_process(subject: Subject, engine: Eng
     assert engine.process.wait(SECONDS) == 0
 
 
+@pytest.mark.parametrize("body", [b"\xa1\xa1\xff", b"\x91" * 100_000, b"\xc0"])
+def test_a_corrupted_frame_ends_the_engine_with_a_word_of_it(
+    subject: Subject, engine: EngineProcess, body: bytes
+) -> None:
+    engine.send(EngineStart(plan=subject.plan, source=subject.source, log_level="off"))
+    engine.until_ready()
+    engine.send(submit(1, max_output_tokens=200))
+    engine.connection.sendall(len(body).to_bytes(4, "little") + body)
+    messages = engine.until_end()
+    assert [m.code for m in messages if isinstance(m, Fatal)] == ["engine_link_broken"]
+    assert engine.process.wait(SECONDS) == 1
+
+
+def delta(request_id: int, text: str) -> Event:
+    return Event(request_id=request_id, event=TextDelta(channel="content", text=text))
+
+
+@pytest.mark.contract("GEN-3")
+def test_a_decoder_that_yields_what_cannot_be_sent_fails_its_request_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    push = SimulatedDecoder.push
+
+    def surrogates(self: SimulatedDecoder, token_id: int) -> tuple[ChannelText, ...]:
+        return (ChannelText("reasoning", "\ud800"),) if self.channel == "reasoning" else push(self, token_id)
+
+    monkeypatch.setattr(SimulatedDecoder, "push", surrogates)
+    ours, theirs = socket.socketpair()
+    publisher = Publisher(theirs)
+    publisher.log = create_log("off")
+    plan = simulated_plan(max_concurrency=4, kv_pages=16)
+    program = simulated_program(plan)
+    engine = InlineEngine(plan, SimulatedFrontend(), lambda on_phase: program, publisher.publish, create_log("off"))
+    publisher.on_unsendable = lambda request_id: engine.post(Cancel(request_id=request_id))
+    engine.start()
+    for request_id in (1, 2, 3):
+        sent = submit(request_id, max_output_tokens=100)
+        engine.post(msgspec.structs.replace(sent, initial_channel="reasoning" if request_id == 2 else "content"))
+    assert engine.stop(drain=True, timeout_seconds=SECONDS)
+    publisher.close()
+    theirs.close()
+    with ours, ours.makefile("rb") as stream:
+        messages = list(iter(BlockingReader(stream, engine_decoder()).read, None))
+    finished = [m.request_id for m in messages if isinstance(m, Event) and isinstance(m.event, Finished)]
+    assert sorted(finished) == [1, 3]
+    ends = [message for message in messages if isinstance(message, Failed)]
+    assert {end.request_id for end in ends} == {2}
+    assert (ends[0].code, ends[0].category) == ("generation_failed", ErrorCategory.INTERNAL)
+    # Nobody reads what it would still say, so it does not go on.
+    assert ends[-1].code == "client_disconnected" and program.open_rows == 0
+
+
+def test_a_publisher_that_cannot_send_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = socket.socketpair()
+    ours.settimeout(SECONDS)
+    publisher = Publisher(theirs)
+    publisher.log = create_log("off")
+    # Bytes are all that a socket takes.
+    monkeypatch.setattr("ninfer_core.engine.process.encode_frame", lambda message: "text")
+    publisher.publish(delta(1, "a"))
+    assert ours.recv(1) == b""
+    publisher.publish(delta(1, "b"))
+    publisher.close()
+    ours.close()
+    theirs.close()
+
+
 def test_a_slow_front_bounds_the_publisher() -> None:
     ours, theirs = socket.socketpair()
     publisher = Publisher(theirs, capacity=8)
-    sent = [Failed(request_id=number, code="c", message="m" * 100_000) for number in range(60)]
+    sent = [failed(number, RequestError("m" * 100_000)) for number in range(60)]
 
     def publish_all() -> None:
         for message in sent:

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ninfer_core.api.errors import RequestError, RequestQueueTimeout
 from ninfer_core.api.service import Finished, TextDelta, Timings, Usage
-from ninfer_core.engine.messages import Cancel, EngineMessage, Event, Failed, FrontMessage, PhaseDone, Shutdown, Submit
+from ninfer_core.engine.messages import Cancel, EngineMessage, Event, FrontMessage, PhaseDone, Shutdown, Submit, failed
 from ninfer_core.engine.wire import (
     MAX_FRAME_BYTES,
     AsyncReader,
@@ -47,7 +48,7 @@ ENGINE: list[EngineMessage] = [
             timings=Timings(queue_seconds=0.0, prompt_seconds=0.5, generation_seconds=1.0),
         ),
     ),
-    Failed(request_id=4, code="request_queue_timeout", message="m", waited_ms=7),
+    failed(4, RequestQueueTimeout(waited_ms=7)),
 ]
 
 
@@ -118,7 +119,7 @@ def test_a_length_over_the_bound_is_refused_before_reading() -> None:
 
 def test_a_message_over_the_bound_is_not_sent() -> None:
     with pytest.raises(FrameInvalid, match="over the frame limit"):
-        encode_frame(Failed(request_id=1, code="c", message="x" * MAX_FRAME_BYTES))
+        encode_frame(failed(1, RequestError("x" * MAX_FRAME_BYTES)))
 
 
 @given(st.binary(min_size=1, max_size=60))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import io
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,8 @@ from ninfer_core.api.errors import RequestError, ServiceUnavailable, StartFailed
 from ninfer_core.api.request import SamplingOptions
 from ninfer_core.api.service import Admitted
 from ninfer_core.engine.messages import Event, Fatal, PhaseDone, Ready, Submit
+from ninfer_core.engine.wire import encode_frame
+from ninfer_core.serving import process_link
 from ninfer_core.serving.engine_link import LinkState, start_step
 from ninfer_core.serving.process_link import ProcessLink
 from ninfer_core.serving.sampling import resolve_sampling
@@ -72,6 +77,45 @@ def test_a_loss_is_logged_once_and_its_first_reason_stands() -> None:
         with pytest.raises(RequestError, match="the device is gone"):
             await events.next()
         assert stream.getvalue().count("engine_lost") == 1 and "the device is gone" in stream.getvalue()
+
+    asyncio.run(run())
+
+
+@pytest.mark.contract("GEN-3")
+@pytest.mark.parametrize("body", [b"\xa1\xa1\xff", b"\xc0", b"\x91" * 20_000])
+def test_a_corrupted_frame_of_the_engine_is_the_end_of_the_link(monkeypatch: pytest.MonkeyPatch, body: bytes) -> None:
+    """Not of the task that reads, which would leave a server that is well and answers nobody."""
+    corrupt = len(body).to_bytes(4, "little") + body
+
+    def spawn(theirs: socket.socket) -> subprocess.Popen[bytes]:
+        script = (
+            "import socket, sys; link = socket.socket(fileno=int(sys.argv[1])); link.recv(4096)\n"
+            "link.sendall(sys.stdin.buffer.read())\n"
+            "while link.recv(4096): pass"
+        )
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, str(theirs.fileno())], stdin=subprocess.PIPE, pass_fds=(theirs.fileno(),)
+        )
+        assert process.stdin is not None
+        process.stdin.write(encode_frame(Ready(plan_digest=plan.digest)) + corrupt)
+        process.stdin.close()
+        return process
+
+    plan = simulated_plan()
+    monkeypatch.setattr(process_link, "_spawn", spawn)
+
+    async def run() -> None:
+        log = io.StringIO()
+        link = ProcessLink(plan, None, log=create_log("info", log), log_level="off")
+        await link.start(lambda name, seconds: None)
+        events = link.submit(submit(1), on_end=lambda: None)
+        with pytest.raises(ServiceUnavailable, match="link to the engine process broke"):
+            async with asyncio.timeout(10):
+                await events.next()
+        assert link.failure is not None
+        assert "engine_link_broken" in log.getvalue() and "engine_lost" in log.getvalue()
+        assert "in read" in log.getvalue(), "where it happened"
+        await link.stop()
 
     asyncio.run(run())
 

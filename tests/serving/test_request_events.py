@@ -4,7 +4,15 @@ import asyncio
 
 import pytest
 
-from ninfer_core.api.errors import ClientTooSlow, ErrorCategory, RequestError
+from ninfer_core.api.errors import (
+    ClientTooSlow,
+    ContextLengthExceeded,
+    ErrorCategory,
+    RequestError,
+    RequestQueueTimeout,
+    ServerOverloaded,
+    ThinkingBudgetCapacityInsufficient,
+)
 from ninfer_core.api.service import (
     Admitted,
     Finished,
@@ -15,7 +23,8 @@ from ninfer_core.api.service import (
     Timings,
     Usage,
 )
-from ninfer_core.engine.messages import Event, Failed
+from ninfer_core.engine.messages import Event, Failed, failed
+from ninfer_core.engine.wire import encode_frame, engine_decoder
 from ninfer_core.serving.request_events import EventTable, RequestEvents, reported_error
 
 ADMITTED = Admitted(prompt_tokens=3, cached_tokens=0)
@@ -111,7 +120,7 @@ def test_messages_are_told_apart_and_late_ones_ignored() -> None:
         table = EventTable()
         first, second = (table.open(number, lambda: None, lambda: None) for number in (1, 2))
         table.receive(Event(request_id=1, event=ADMITTED))
-        table.receive(Failed(request_id=2, code="request_queue_timeout", message="waited", waited_ms=7))
+        table.receive(failed(2, RequestQueueTimeout(waited_ms=7)))
         table.receive(Event(request_id=2, event=ADMITTED))
         table.receive(Event(request_id=9, event=ADMITTED))
         assert await first.next() == ADMITTED
@@ -124,21 +133,32 @@ def test_messages_are_told_apart_and_late_ones_ignored() -> None:
     asyncio.run(run())
 
 
+class RequestOfAFamily(RequestError):
+    code = "too_many_pictures"
+    category = ErrorCategory.TOO_LARGE
+
+
 @pytest.mark.parametrize(
-    ("code", "category"),
+    "error",
     [
-        ("server_overloaded", ErrorCategory.OVERLOADED),
-        ("request_queue_timeout", ErrorCategory.TIMEOUT),
-        ("context_length_exceeded", ErrorCategory.INVALID_REQUEST),
-        ("service_unavailable", ErrorCategory.UNAVAILABLE),
-        ("client_disconnected", ErrorCategory.CANCELLED),
-        ("generation_failed", ErrorCategory.INTERNAL),
-        ("never_heard_of", ErrorCategory.INTERNAL),
+        ServerOverloaded(capacity=3),
+        RequestQueueTimeout(waited_ms=7),
+        ContextLengthExceeded(prompt_tokens=9, max_context=8),
+        ThinkingBudgetCapacityInsufficient(budget=3, control_tokens=2, limit=4),
+        RequestError("m", code="never_heard_of", param="messages.0"),
+        RequestOfAFamily("m"),
     ],
+    ids=lambda error: error.code,
 )
-def test_reported_errors_keep_their_code_and_get_their_category(code: str, category: ErrorCategory) -> None:
-    error = reported_error(Failed(request_id=1, code=code, message="m"))
-    assert (error.code, error.category, error.message) == (code, category, "m")
+def test_an_error_is_the_same_on_both_sides_of_the_socket(error: RequestError) -> None:
+    frame = encode_frame(failed(1, error))
+    message = engine_decoder()(frame[4:])
+    assert isinstance(message, Failed)
+    reported = reported_error(message)
+    assert (reported.code, reported.category, reported.message, reported.param) == (
+        *(error.code, error.category, error.message),
+        error.param,
+    )
 
 
 @pytest.mark.contract("EXEC-21")
