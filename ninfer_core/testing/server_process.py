@@ -109,14 +109,16 @@ class ServerProcess:
 
 
 @contextmanager
-def server_process(*arguments: str) -> Iterator[ServerProcess]:
-    """Serve on the CPU and a free port until the block ends, then kill what is left."""
+def server_process(*arguments: str, new_session: bool = False) -> Iterator[ServerProcess]:
+    """Serve on the CPU and a free port until the block ends, then kill what is left. With `new_session` front and
+    engine are a process group of their own."""
     started = subprocess.Popen(
         serve_command("--device", "cpu", "--port", str(free_port()), *arguments),
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
         env=serve_environment(),
+        start_new_session=new_session,
     )
     served = ServerProcess(started)
     served.follow()

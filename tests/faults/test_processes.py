@@ -95,6 +95,30 @@ def test_an_engine_that_fails_by_itself(tmp_path: Path, slow_server: tuple[str, 
         until(lambda: http.get("/health").status_code == 503, 2)
 
 
+def test_a_signal_to_the_whole_group_drains(slow_server: tuple[str, ...]) -> None:
+    """What a service manager sends by default: the engine leaves it to the front, and finishes what is running."""
+    with server_process(*slow_server, new_session=True) as served, ThreadPoolExecutor(6) as pool:
+        engine = served.engine_id()
+
+        def post(number: int) -> httpx.Response:
+            body = ask("answer", stream=number % 2 > 0, max_tokens=150 + 20 * number)
+            return httpx.post(served.url + CHAT, json=body, timeout=60)
+
+        running = [pool.submit(post, number) for number in range(6)]
+        until(lambda: sum(" request_started " in line for line in list(served.log)) == 6, 20)
+        os.killpg(served.process.pid, signal.SIGTERM)
+        answers = [each.result() for each in running]
+        assert served.process.wait(EXIT_SECONDS) == 0
+        assert not is_alive(engine)
+    assert [answer.status_code for answer in answers] == [200] * 6
+    for number, answer in enumerate(answers):
+        if number % 2:
+            assert data_payloads(answer.text)[-1] == "[DONE]"
+        else:
+            assert answer.json()["usage"]["completion_tokens"] == 150 + 20 * number
+    assert not any("engine_lost" in line for line in served.log)
+
+
 def test_one_signal_drains_and_refuses_and_a_second_one_ends(slow_server: tuple[str, ...]) -> None:
     with server_process(*slow_server) as served:
         engine = served.engine_id()
