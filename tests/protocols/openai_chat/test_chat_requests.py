@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 from ninfer_protocols.openai_chat.lowering import lower
 
-from ninfer_core.api import GenerationRequest, MediaPart, Message, RequestError, TemplateOptions, TextPart, ToolCall
+from ninfer_core.api import (
+    CacheMark,
+    GenerationRequest,
+    MediaPart,
+    Message,
+    RequestError,
+    TemplateOptions,
+    TextPart,
+    ToolCall,
+)
 
 USER = {"role": "user", "content": "hi"}
 
@@ -223,6 +232,55 @@ def test_media_parts_are_lowered_unfetched() -> None:
     )
 
 
+@pytest.mark.contract("MEDIA-1", "CHAT-7")
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize(
+    "source", [None, 3, "", "x", "ftp://a/b.png", "file:///etc/passwd", "http://", "http://[::1", "data:image/png,AA"]
+)
+def test_a_source_that_is_none_is_invalid_media(source: Any, wrapped: bool) -> None:
+    for kind in ("image_url", "video_url"):
+        part = {"type": kind, kind: {"url": source} if wrapped else source}
+        error = refusal(messages=[{"role": "user", "content": [part]}])
+        assert (error.code, error.param) == ("invalid_media", f"messages[0].content[0].{kind}")
+
+
+BREAK = {"prompt_cache_breakpoint": {"mode": "explicit"}}
+ASSISTANT = {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}
+RESULT = {"role": "tool", "tool_call_id": "c", "content": [{"type": "text", "text": "r"} | BREAK]}
+TOOL = {"type": "function", "function": {"name": "f"}}
+
+
+def marked(*texts: str) -> dict[str, Any]:
+    return {"role": "user", "content": [{"type": "text", "text": text} | BREAK for text in texts]}
+
+
+@pytest.mark.contract("PCACHE-1", "PCACHE-2", "PCACHE-3", "PCACHE-4", "PCACHE-5", "PCACHE-8", "IMPL-18")
+@pytest.mark.parametrize(
+    ("history", "mode", "places"),
+    [
+        ([USER], None, [(0, 0, "automatic")]),
+        ([USER], "implicit", [(0, 0, "automatic")]),
+        ([USER], "explicit", []),
+        ([marked("a"), USER], "explicit", [(0, 0, "explicit")]),
+        ([marked("a", "b"), USER], None, [(0, 0, "explicit"), (0, 1, "explicit"), (1, 0, "automatic")]),
+        ([USER, marked("a")], None, [(1, 0, "explicit")]),
+        ([*map(marked, "abcdef")], "explicit", [(place, 0, "explicit") for place in (2, 3, 4, 5)]),
+        ([*map(marked, "abcdef"), USER], None, [*((place, 0, "explicit") for place in (3, 4, 5)), (6, 0, "automatic")]),
+        ([USER, ASSISTANT, RESULT], "explicit", [(2, 0, "explicit")]),
+        ([USER, ASSISTANT], None, [(1, None, "automatic")]),
+        ([{"role": "user", "content": ""}], None, [(None, 0, "automatic")]),
+    ],
+)
+def test_cache_marks(history: list[Any], mode: str | None, places: list[Any]) -> None:
+    options = None if mode is None else {"mode": mode, "ttl": "30m"}
+    request = lowered(messages=history, tools=[TOOL], prompt_cache_options=options, prompt_cache_key="k")
+    ttl = None if mode is None else "30m"
+    assert request.cache_marks == tuple(
+        CacheMark(message=message, part=part, evidence=evidence, ttl=ttl) for message, part, evidence in places
+    )
+    assert request.cache_session is None and not request.structural_marks
+
+
 CALL = {"id": "c", "function": {"name": "f", "arguments": "{}"}}
 
 
@@ -260,7 +318,7 @@ CALL = {"id": "c", "function": {"name": "f", "arguments": "{}"}}
             "messages[0].content[0].image_url.detail",
             "image_detail_not_supported",
         ),
-        ({"role": "user", "content": [{"type": "image_url"}]}, "messages[0].content[0].image_url", "invalid_value"),
+        ({"role": "user", "content": [{"type": "image_url"}]}, "messages[0].content[0].image_url", "invalid_media"),
         (
             {"role": "user", "content": [{"type": "text", "text": "x", "prompt_cache_breakpoint": True}]},
             "messages[0].content[0].prompt_cache_breakpoint",

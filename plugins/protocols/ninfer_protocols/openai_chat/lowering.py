@@ -9,9 +9,10 @@ import msgspec
 
 from ninfer_core.api import GenerationRequest, ModelNotFound, RequestError, SamplingOptions, TemplateOptions
 from ninfer_protocols.openai_chat import unsupported
-from ninfer_protocols.openai_chat.messages import lower_messages
+from ninfer_protocols.openai_chat.messages import cache_breakpoints, lower_messages
 from ninfer_protocols.openai_chat.requests import ChatRequest
 from ninfer_protocols.openai_chat.tools import effective_tools
+from ninfer_protocols.wire.cache_hints import openai_cache_marks
 from ninfer_protocols.wire.errors import invalid_value
 from ninfer_protocols.wire.json import convert, decode_object
 
@@ -71,9 +72,14 @@ def _request(chat: ChatRequest) -> GenerationRequest:
         value = getattr(chat, field)
         if value is not None and not low <= value <= high:
             raise invalid_value(field, f"is {value}; it must be between {low} and {high}")
+    messages, tools = lower_messages(chat.messages), effective_tools(chat)
     return GenerationRequest(
-        messages=lower_messages(chat.messages),
-        tools=effective_tools(chat),
+        messages=messages,
+        tools=tools,
+        cache_marks=openai_cache_marks(
+            messages, cache_breakpoints(chat.messages), len(tools), chat.prompt_cache_options
+        ),
+        structural_marks=False,
         template=_template_options(chat),
         sampling=SamplingOptions(**{field: getattr(chat, field) for field in RANGES}),
         max_output_tokens=_max_output_tokens(chat),

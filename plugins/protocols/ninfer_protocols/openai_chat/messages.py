@@ -7,8 +7,10 @@ from typing import Any, Literal
 
 from ninfer_core.api import InvalidPrompt, MediaPart, Message, Part, RequestError, Role, TextPart, ToolCall
 from ninfer_protocols.openai_chat.requests import ChatMessage, FunctionCall, ToolCallItem
+from ninfer_protocols.wire.cache_hints import Place, has_breakpoint
 from ninfer_protocols.wire.errors import invalid_value
 from ninfer_protocols.wire.json import decode_object
+from ninfer_protocols.wire.media import check_detail, checked_source
 
 _ROLES: Mapping[str, Role] = {
     "system": "system",
@@ -28,6 +30,17 @@ def lower_messages(messages: list[ChatMessage]) -> tuple[Message, ...]:
     if not messages:
         raise InvalidPrompt("messages: there is none; send at least one user message", param="messages")
     return tuple(_lower(message, f"messages[{index}]") for index, message in enumerate(messages))
+
+
+def cache_breakpoints(messages: list[ChatMessage]) -> list[Place]:
+    """Parts that a client would like the prompt to be kept at (contract PCACHE-3). Raises for a malformed one."""
+    return [
+        (index, number)
+        for index, message in enumerate(messages)
+        if isinstance(message.content, list)
+        for number, part in enumerate(message.content)
+        if has_breakpoint(part, f"messages[{index}].content[{number}]")
+    ]
 
 
 def _lower(message: ChatMessage, where: str) -> Message:
@@ -91,7 +104,6 @@ def _content(message: ChatMessage, where: str) -> tuple[Part, ...]:
 
 def _part(part: dict[str, Any], role: str, where: str) -> Part:
     kind = part.get("type")
-    _check_breakpoint(part.get("prompt_cache_breakpoint"), where)
     if kind == "text" or (kind == "refusal" and role == "assistant"):
         text = part.get(kind)
         if not isinstance(text, str):
@@ -109,24 +121,9 @@ def _media(part: dict[str, Any], kind: str, role: str, where: str) -> MediaPart:
         raise invalid_value(f"{where}.type", f"'{kind}' is not accepted in messages of role '{role}'")
     source = part.get(kind)
     if isinstance(source, dict):
-        detail = source.get("detail")
-        if detail not in (None, "auto"):
-            raise invalid_value(
-                f"{where}.{kind}.detail",
-                "media are always read at the model's own resolution; only 'auto' is accepted",
-                code="image_detail_not_supported",
-            )
+        check_detail(source.get("detail"), f"{where}.{kind}.detail")
         source = source.get("url")
-    if not isinstance(source, str) or not source:
-        raise invalid_value(f"{where}.{kind}", "must be a URL, or an object with 'url'")
-    return MediaPart(modality=_MEDIA[kind], source=source)
-
-
-def _check_breakpoint(value: Any, where: str) -> None:
-    if value is not None and value != {"mode": "explicit"}:
-        raise invalid_value(
-            f"{where}.prompt_cache_breakpoint", "must be {'mode': 'explicit'}", code="invalid_cache_breakpoint"
-        )
+    return MediaPart(modality=_MEDIA[kind], source=checked_source(source, f"{where}.{kind}"))
 
 
 def _reasoning(message: ChatMessage, where: str) -> str | None:

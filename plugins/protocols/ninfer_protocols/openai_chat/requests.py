@@ -69,3 +69,4 @@ class ChatRequest(msgspec.Struct):
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
+    prompt_cache_options: dict[str, Any] | None = None
