@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ninfer_protocols.openai_chat.lowering import ChatCall, lower
 from ninfer_protocols.openai_chat.requests import ChatMessage, ChatRequest
@@ -53,6 +53,11 @@ def outcome(fields: dict[str, Any]) -> ChatCall | RequestError:
         return error
 
 
+BUSY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""A busy machine is no finding."""
+
+
+@BUSY
 @given(st.lists(MESSAGES, max_size=3))
 def test_any_history(messages: list[Any]) -> None:
     found = outcome({"messages": messages})
@@ -63,6 +68,7 @@ def test_any_history(messages: list[Any]) -> None:
         assert len(found.request.messages) == len(messages)
 
 
+@BUSY
 @given(st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=4))
 def test_any_fields(fields: dict[str, Any]) -> None:
     found = outcome({"messages": [{"role": "user", "content": "x"}]} | fields)
