@@ -6,6 +6,7 @@ from ninfer_core.api.artifact import DTYPE_BYTES, ArtifactHeader, ArtifactIdenti
 from ninfer_core.api.errors import (
     ArtifactInvalid,
     AuthenticationFailed,
+    ClientTooSlow,
     ContextLengthExceeded,
     ErrorCategory,
     GenerationFailed,
@@ -16,6 +17,7 @@ from ninfer_core.api.errors import (
     PluginAmbiguous,
     PluginBroken,
     PluginIncompatible,
+    PluginProvisional,
     PluginUnknown,
     Problem,
     RequestCancelled,
@@ -44,10 +46,18 @@ from ninfer_core.api.frontend import (
     ThinkingDefaults,
     ToolCallReport,
 )
-from ninfer_core.api.geometry import AttentionGeometry, Geometry, StateArray, WorkspaceShape
-from ninfer_core.api.hooks import hookimpl
+from ninfer_core.api.geometry import AttentionGeometry, BuildShape, Geometry, StateArray
+from ninfer_core.api.hooks import (
+    CommonHooks,
+    FamilyHooks,
+    KVHooks,
+    MediaHooks,
+    ProtocolHooks,
+    SpecHooks,
+    hookimpl,
+)
 from ninfer_core.api.kv import KVCodec, KVLayout, KVPart, KVPlane
-from ninfer_core.api.manifest import KINDS, Manifest
+from ninfer_core.api.manifest import KINDS, PROVISIONAL_KINDS, Manifest
 from ninfer_core.api.media import MediaConfig, MediaDecoder, MediaLimits, MediaPatches
 from ninfer_core.api.model import AttentionCache, ForwardBatch, Model, RecurrentState
 from ninfer_core.api.plan import (
@@ -104,6 +114,7 @@ __all__ = [
     "API_VERSION",
     "DTYPE_BYTES",
     "KINDS",
+    "PROVISIONAL_KINDS",
     "ROUTE_DESCRIPTION",
     "Admitted",
     "ArtifactHeader",
@@ -112,11 +123,14 @@ __all__ = [
     "AttentionCache",
     "AttentionGeometry",
     "AuthenticationFailed",
+    "BuildShape",
     "CacheMark",
     "CacheSession",
     "Capacities",
     "Channel",
     "ChannelText",
+    "ClientTooSlow",
+    "CommonHooks",
     "Compat",
     "ContextLengthExceeded",
     "DeviceInfo",
@@ -127,6 +141,7 @@ __all__ = [
     "ErrorCategory",
     "ExecutionPlan",
     "FallbackReason",
+    "FamilyHooks",
     "Features",
     "FinishReason",
     "Finished",
@@ -142,6 +157,7 @@ __all__ = [
     "Geometry",
     "InvalidPrompt",
     "KVCodec",
+    "KVHooks",
     "KVLayout",
     "KVPart",
     "KVPlane",
@@ -151,6 +167,7 @@ __all__ = [
     "Manifest",
     "MediaConfig",
     "MediaDecoder",
+    "MediaHooks",
     "MediaLimits",
     "MediaPart",
     "MediaPatches",
@@ -168,11 +185,13 @@ __all__ = [
     "PluginBroken",
     "PluginIncompatible",
     "PluginPin",
+    "PluginProvisional",
     "PluginUnknown",
     "PreparedPrompt",
     "Problem",
     "Progress",
     "ProtocolContext",
+    "ProtocolHooks",
     "ProtocolRoutes",
     "RecurrentState",
     "RequestCancelled",
@@ -186,6 +205,7 @@ __all__ = [
     "ServedModel",
     "ServerOverloaded",
     "ServiceUnavailable",
+    "SpecHooks",
     "StartFailed",
     "StartupError",
     "StateArray",
@@ -204,6 +224,5 @@ __all__ = [
     "Usage",
     "WeightSource",
     "WireError",
-    "WorkspaceShape",
     "hookimpl",
 ]

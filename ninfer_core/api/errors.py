@@ -225,6 +225,12 @@ class PluginIncompatible(StartupError):
     code = "plugin_incompatible"
 
 
+class PluginProvisional(StartupError):
+    """A third party's plugin of a kind whose hooks are not settled yet (PROVISIONAL_KINDS)."""
+
+    code = "plugin_provisional"
+
+
 class ArtifactInvalid(StartupError):
     """The artifact cannot be used; `problems` has one line for each thing that is wrong."""
 

@@ -59,8 +59,12 @@ class Geometry(msgspec.Struct, frozen=True, kw_only=True):
         return sum(array.bytes for array in self.records)
 
 
-class WorkspaceShape(msgspec.Struct, frozen=True, kw_only=True):
-    """The largest units of work the program will ask a model for."""
+class BuildShape(msgspec.Struct, frozen=True, kw_only=True):
+    """The largest units of work that the program will ask a model for: all that a plugin is told of a plan.
+
+    A prefill has one row of up to `prefill_tokens` columns; a decode round up to `decode_rows` rows of exactly
+    `decode_columns` columns (1, and the draft tokens). `max_context` is in tokens.
+    """
 
     prefill_tokens: int
     decode_rows: int

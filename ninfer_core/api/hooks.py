@@ -7,8 +7,8 @@ that users type. The module implements the hooks of its kind with `@hookimpl` an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pluggy
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from ninfer_core.api.artifact import ArtifactHeader, TensorSpec, WeightSource
     from ninfer_core.api.frontend import Frontend, OutputFormat
-    from ninfer_core.api.geometry import Geometry, WorkspaceShape
+    from ninfer_core.api.geometry import BuildShape, Geometry
     from ninfer_core.api.kv import KVCodec, KVLayout
     from ninfer_core.api.media import MediaConfig, MediaDecoder
     from ninfer_core.api.model import Model
-    from ninfer_core.api.plan import DeviceInfo, ExecutionPlan
+    from ninfer_core.api.plan import DeviceInfo
     from ninfer_core.api.protocol import ProtocolContext, ProtocolRoutes
     from ninfer_core.api.request import GenerationRequest
     from ninfer_core.api.speculative import Drafter, DrafterNeeds
@@ -29,10 +29,25 @@ if TYPE_CHECKING:
 hookspec = pluggy.HookspecMarker("ninfer")
 hookimpl = pluggy.HookimplMarker("ninfer")
 
+Spec = TypeVar("Spec", bound=Callable[..., Any])
+_OPTIONAL_MARK = "ninfer_optional"
+
+
+def optional(spec: Spec) -> Spec:
+    """Marks a hook that a plugin may leave out: calling it then gives None."""
+    setattr(spec, _OPTIONAL_MARK, True)
+    return spec
+
+
+def is_optional(kind: str, hook: str) -> bool:
+    """Whether a plugin of `kind` may leave `hook` out."""
+    return hasattr(getattr(SPECS_BY_KIND[kind], hook), _OPTIONAL_MARK)
+
 
 class CommonHooks:
     """Hooks that a plugin of any kind may implement."""
 
+    @optional
     @hookspec(firstresult=True)
     def ninfer_check(self, device: DeviceInfo) -> Sequence[str] | None:
         """What keeps this plugin from working on this machine, a line each; for `ninfer plugins check`."""
@@ -85,21 +100,22 @@ class FamilyHooks(CommonHooks):
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def ninfer_family_workspace(self, header: ArtifactHeader, shape: WorkspaceShape) -> int:
-        """Bytes of temporaries that the largest unit of work needs at once. Pure arithmetic."""
+    def ninfer_family_workspace(self, header: ArtifactHeader, shape: BuildShape) -> int:
+        """Upper bound of the bytes of temporaries that the model's own work needs at once, logits included, the
+        sampler's share not. Pure arithmetic, from what `ninfer_core.ops.workspace` says of the operations."""
         raise NotImplementedError
 
     @hookspec(firstresult=True)
     def ninfer_family_build(
-        self, header: ArtifactHeader, plan: ExecutionPlan, weights: WeightSource, device: torch.device
+        self, header: ArtifactHeader, shape: BuildShape, weights: WeightSource, device: torch.device
     ) -> Model:
         """Load the text weights and return the model."""
         raise NotImplementedError
 
+    @optional
     @hookspec(firstresult=True)
-    def ninfer_family_dummies(self) -> Mapping[str, ArtifactHeader]:
+    def ninfer_family_dummies(self) -> Mapping[str, ArtifactHeader] | None:
         """Headers of real shapes for `dummy:NAME`, whose weights are random and made on the device."""
-        raise NotImplementedError
 
 
 class KVHooks(CommonHooks):
@@ -122,7 +138,7 @@ class SpecHooks(CommonHooks):
 
     @hookspec(firstresult=True)
     def ninfer_spec_build(
-        self, header: ArtifactHeader, plan: ExecutionPlan, model: Model, weights: WeightSource, device: torch.device
+        self, header: ArtifactHeader, shape: BuildShape, model: Model, weights: WeightSource, device: torch.device
     ) -> Drafter:
         """The drafter on its device."""
         raise NotImplementedError

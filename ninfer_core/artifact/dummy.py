@@ -55,7 +55,7 @@ def dummies(registry: PluginRegistry) -> tuple[dict[str, dict[str, ArtifactHeade
             continue
         try:
             plugin = registry.load(offer)
-            headers = plugin.hook.ninfer_family_dummies() if plugin.implements("ninfer_family_dummies") else {}
+            headers = plugin.hook.ninfer_family_dummies() or {}
         except NinferError as broken:
             failures.append(broken.message)
             continue

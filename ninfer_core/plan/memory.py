@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from ninfer_core.api.artifact import TensorSpec
-from ninfer_core.api.geometry import Geometry
+from ninfer_core.api.artifact import DTYPE_BYTES, TensorSpec
+from ninfer_core.api.geometry import BuildShape, Geometry
 from ninfer_core.api.kv import KVLayout
 from ninfer_core.api.plan import Capacities, DeviceInfo
+from ninfer_core.ops.workspace import linear, sample
 from ninfer_core.plan.units import MIB, ceiling_divide
 
 PAGE_TOKENS = 64
@@ -28,6 +29,16 @@ def device_context_bytes(device: DeviceInfo) -> int:
     if device.compute_capability is None:
         return 0
     return DEVICE_CONTEXT_BYTES.get(device.compute_capability, OTHER_DEVICE_CONTEXT_BYTES)
+
+
+def sampling_bytes(geometry: Geometry, shape: BuildShape) -> int:
+    """Temporaries of the largest choice of tokens: the model's last output, the logits (padded as matrix products
+    pad them) and what the sampler makes of them. The model's own temporaries are gone by then."""
+    units = max(shape.prefill_tokens, shape.decode_rows * shape.decode_columns)
+    output = units * geometry.hidden_size * DTYPE_BYTES[shape.activation_dtype]
+    logits_rows = max(shape.decode_rows, linear.DECODE_ROWS * shape.decode_columns)
+    logits = logits_rows * geometry.vocabulary_rows * DTYPE_BYTES["float32"]
+    return output + logits + sample.workspace_bytes(rows=shape.decode_rows, vocabulary_rows=geometry.vocabulary_rows)
 
 
 def pages_for(tokens: int) -> int:

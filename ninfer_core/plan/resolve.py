@@ -15,7 +15,7 @@ from typing import cast
 from ninfer_core.api.artifact import ArtifactHeader
 from ninfer_core.api.errors import ArtifactInvalid, PlanRejected, PluginIncompatible, Problem
 from ninfer_core.api.frontend import Frontend, TemplateCapabilities, ThinkingDefaults
-from ninfer_core.api.geometry import Geometry, WorkspaceShape
+from ninfer_core.api.geometry import BuildShape, Geometry
 from ninfer_core.api.kv import KVLayout
 from ninfer_core.api.plan import Capacities, DeviceInfo, ExecutionPlan, Features, PluginPin
 from ninfer_core.api.protocol import Compat
@@ -105,8 +105,8 @@ def _kv_layout(kv: LoadedPlugin, geometry: Geometry, options: ServeOptions) -> K
     return layout
 
 
-def _workspace(family: LoadedPlugin, header: ArtifactHeader) -> Callable[[WorkspaceShape], int]:
-    def workspace(shape: WorkspaceShape) -> int:
+def _workspace(family: LoadedPlugin, header: ArtifactHeader) -> Callable[[BuildShape], int]:
+    def workspace(shape: BuildShape) -> int:
         return int(family.hook.ninfer_family_workspace(header=header, shape=shape))
 
     return workspace

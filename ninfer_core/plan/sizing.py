@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from ninfer_core.api.artifact import TensorSpec
-from ninfer_core.api.geometry import Geometry, WorkspaceShape
+from ninfer_core.api.geometry import BuildShape, Geometry
 from ninfer_core.api.kv import KVLayout
 from ninfer_core.api.plan import Capacities, DeviceInfo, Ledger, LedgerLine
 from ninfer_core.plan.memory import (
@@ -19,6 +19,7 @@ from ninfer_core.plan.memory import (
     pages_for,
     record_tensors,
     row_tensors,
+    sampling_bytes,
     state_tensors,
 )
 from ninfer_core.plan.units import GIB, format_bytes
@@ -40,7 +41,7 @@ class Sizing:
     layout: KVLayout
     activation_dtype: str
     resident: Sequence[TensorSpec]
-    workspace: Callable[[WorkspaceShape], int]
+    workspace: Callable[[BuildShape], int]
 
     def lines(self, capacities: Capacities) -> tuple[LedgerLine, ...]:
         """Every line of the ledger but the headroom."""
@@ -78,12 +79,17 @@ class Sizing:
             ),
             LedgerLine(
                 name="workspace",
-                bytes=self.workspace(self._workspace_shape(capacities)),
-                formula=f"temporaries of {capacities.prefill_chunk} prefill tokens, or of "
-                f"{capacities.max_concurrency} rows * {columns} columns",
+                bytes=self._workspace_bytes(capacities),
+                formula=f"temporaries of {capacities.prefill_chunk} prefill tokens, of "
+                f"{capacities.max_concurrency} rows * {columns} columns, or of choosing their tokens",
             ),
             LedgerLine(name="graph_allowance", bytes=0, formula="no CUDA graphs"),
         )
+
+    def _workspace_bytes(self, capacities: Capacities) -> int:
+        """The model's temporaries or the sampler's: they are never alive together."""
+        shape = build_shape(capacities, self.activation_dtype)
+        return max(self.workspace(shape), sampling_bytes(self.geometry, shape))
 
     def bytes(self, capacities: Capacities) -> int:
         """What the capacities cost in all, headroom not counted."""
@@ -106,14 +112,16 @@ class Sizing:
         pages = min(most, capacities.kv_pages + spare // step) if step else most
         return msgspec.structs.replace(capacities, kv_pages=max(capacities.kv_pages, pages))
 
-    def _workspace_shape(self, capacities: Capacities) -> WorkspaceShape:
-        return WorkspaceShape(
-            prefill_tokens=capacities.prefill_chunk,
-            decode_rows=capacities.max_concurrency,
-            decode_columns=1 + capacities.draft_tokens,
-            max_context=capacities.max_context,
-            activation_dtype=self.activation_dtype,
-        )
+
+def build_shape(capacities: Capacities, activation_dtype: str) -> BuildShape:
+    """What plugins are told of a plan's capacities."""
+    return BuildShape(
+        prefill_tokens=capacities.prefill_chunk,
+        decode_rows=capacities.max_concurrency,
+        decode_columns=1 + capacities.draft_tokens,
+        max_context=capacities.max_context,
+        activation_dtype=activation_dtype,
+    )
 
 
 def _sum(tensors: Sequence[TensorSpec]) -> int:

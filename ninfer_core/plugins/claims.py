@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ninfer_core.api.artifact import ArtifactHeader
-from ninfer_core.api.errors import PluginBroken
+from ninfer_core.api.errors import NinferError, PluginBroken
 from ninfer_core.plugins.loading import LoadedPlugin
-from ninfer_core.plugins.offer import standing
+from ninfer_core.plugins.offer import PluginOffer, standing
 from ninfer_core.plugins.registry import PluginRegistry
 
 
@@ -24,19 +24,37 @@ class FamilyClaims:
 
 
 def claiming_families(registry: PluginRegistry, header: ArtifactHeader) -> FamilyClaims:
-    """Ask every usable family plugin, in the order of offers; a broken one does not keep others from answering."""
+    """Ask the usable family plugins, in the order of offers; one that fails does not keep others from answering.
+
+    A container names its family: plugins of that name are asked first, and when one claims it no other is imported.
+    """
+    usable = [offer for offer in registry.offers("family") if standing(offer, None).state == "ready"]
+    named = [offer for offer in usable if offer.name == header.identity.family]
     claims: list[LoadedPlugin] = []
     failures: list[PluginBroken] = []
-    for offer in registry.offers("family"):
-        if standing(offer, None).state != "ready":
-            continue
+    for offers in (named, [offer for offer in usable if offer not in named]):
+        if not claims:
+            _ask(offers, registry, header, claims, failures)
+    return FamilyClaims(claims=tuple(claims), failures=tuple(failures))
+
+
+def _ask(
+    offers: Sequence[PluginOffer],
+    registry: PluginRegistry,
+    header: ArtifactHeader,
+    claims: list[LoadedPlugin],
+    failures: list[PluginBroken],
+) -> None:
+    for offer in offers:
         try:
             plugin = registry.load(offer)
             if plugin.hook.ninfer_family_match(header=header):
                 claims.append(plugin)
         except PluginBroken as error:
             failures.append(error)
-    return FamilyClaims(claims=tuple(claims), failures=tuple(failures))
+        except NinferError as error:
+            # Whatever it says of the artifact, it is one family's opinion of what may be another's.
+            failures.append(PluginBroken(f"{offer.label} failed in ninfer_family_match: {error.message}"))
 
 
 def overlapping_paths(paths_by_protocol: Mapping[str, Sequence[str]]) -> tuple[tuple[str, str, str], ...]:

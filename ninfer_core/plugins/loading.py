@@ -11,36 +11,37 @@ from typing import Any
 import pluggy
 
 from ninfer_core.api.errors import NinferError, PluginBroken
-from ninfer_core.api.hooks import SPECS_BY_KIND, CommonHooks
+from ninfer_core.api.hooks import SPECS_BY_KIND, is_optional
 from ninfer_core.api.plan import PluginPin
 from ninfer_core.plugins.offer import PluginOffer
+from ninfer_core.plugins.returns import wrong_return
 
 
 class HookRelay:
     """The hooks of one plugin as attributes, called with keyword arguments.
 
-    A hook of its kind that the plugin does not implement, or that gives nothing back, raises PluginBroken, and
-    so does any exception out of a hook that is not a NinferError. Hooks common to all kinds are optional: they
-    give None when they are not implemented. A name that is no hook of the kind is an AttributeError.
+    A hook of its kind that the plugin does not implement, or that gives back nothing or something else than its spec
+    says, raises PluginBroken, and so does any exception out of a hook that is not a NinferError. Hooks that are
+    marked optional give None when they are not implemented. A name that is no hook of the kind is an AttributeError.
     """
 
-    __slots__ = ("_callers", "_label", "_spec")
+    __slots__ = ("_callers", "_kind", "_label")
 
     def __init__(self, offer: PluginOffer, manager: pluggy.PluginManager) -> None:
         self._label = offer.label
-        self._spec = SPECS_BY_KIND[offer.kind]
+        self._kind = offer.kind
         self._callers = {name: getattr(manager.hook, name) for name in hook_names(offer.kind)}
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name not in self._callers:
-            raise AttributeError(f"{name} is no hook of {self._spec.__name__}")
+            raise AttributeError(f"{name} is no hook of {SPECS_BY_KIND[self._kind].__name__}")
         return lambda **arguments: self._call(name, arguments)
 
     def implements(self, name: str) -> bool:
         return bool(self._callers[name].get_hookimpls())
 
     def _call(self, name: str, arguments: dict[str, Any]) -> Any:
-        optional = hasattr(CommonHooks, name)
+        optional = is_optional(self._kind, name)
         if not self.implements(name):
             if optional:
                 return None
@@ -51,8 +52,12 @@ class HookRelay:
             raise
         except Exception as error:
             raise PluginBroken(f"{self._label} failed in {name}: {describe(error)}") from error
-        if result is None and not optional:
+        if result is None:
+            if optional:
+                return None
             raise PluginBroken(f"{self._label} gave nothing back from {name}")
+        if (wrong := wrong_return(name, result)) is not None:
+            raise PluginBroken(f"{self._label} gave back something wrong from {name}: {wrong}")
         return result
 
 
@@ -78,8 +83,8 @@ class LoadedPlugin:
 
     def missing_hooks(self) -> tuple[str, ...]:
         """The hooks of the plugin's kind that it does not implement, optional ones left out."""
-        names = hook_names(self.offer.kind)
-        return tuple(name for name in names if not hasattr(CommonHooks, name) and not self.implements(name))
+        kind = self.offer.kind
+        return tuple(name for name in hook_names(kind) if not is_optional(kind, name) and not self.implements(name))
 
 
 def load(offer: PluginOffer) -> LoadedPlugin:

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from ninfer_core.api.manifest import Manifest
+from ninfer_core.api.manifest import PROVISIONAL_KINDS, Manifest
 from ninfer_core.api.version import API_VERSION
 
 FIRST_PARTY_PACKAGES = frozenset(
@@ -18,7 +18,7 @@ FIRST_PARTY_PACKAGES = frozenset(
 )
 """Distributions released together with the core, in the normal form of `normalized_package`."""
 
-OfferState = Literal["ready", "broken", "incompatible", "missing", "no-device"]
+OfferState = Literal["ready", "broken", "provisional", "incompatible", "missing", "no-device"]
 
 
 class PluginOffer(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +60,10 @@ def standing(offer: PluginOffer, device_kinds: frozenset[str] | None) -> OfferSt
     manifest = offer.manifest
     if manifest is None:
         return OfferStanding(state="broken", reason=offer.manifest_problem or "no manifest")
+    if offer.kind in PROVISIONAL_KINDS and not offer.first_party:
+        opening = PROVISIONAL_KINDS[offer.kind]
+        reason = f"the hooks of kind {offer.kind} are provisional; it opens to others with {opening}, not built yet"
+        return OfferStanding(state="provisional", reason=reason)
     if manifest.api != API_VERSION:
         reason = f"asks for plugin API {manifest.api}; this ninfer has plugin API {API_VERSION}"
         return OfferStanding(state="incompatible", reason=reason)

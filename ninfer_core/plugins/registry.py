@@ -7,7 +7,13 @@ import threading
 from collections.abc import Iterable, Mapping
 from importlib.metadata import EntryPoint
 
-from ninfer_core.api.errors import PluginAmbiguous, PluginBroken, PluginIncompatible, PluginUnknown
+from ninfer_core.api.errors import (
+    PluginAmbiguous,
+    PluginBroken,
+    PluginIncompatible,
+    PluginProvisional,
+    PluginUnknown,
+)
 from ninfer_core.api.manifest import KINDS
 from ninfer_core.plugins.discovery import VARIABLE, installed_entry_points, read_offers, split_by_trust
 from ninfer_core.plugins.loading import LoadedPlugin, load
@@ -59,7 +65,8 @@ class PluginRegistry:
 
         Raises PluginUnknown, PluginAmbiguous when several packages offer the name, PluginIncompatible for
         another API version, a module that is not installed, or a manifest that excludes `device_kind` (`cpu` or
-        `cuda`; None does not ask), PluginBroken when the manifest is absent or wrong.
+        `cuda`; None does not ask), PluginBroken when the manifest is absent or wrong, PluginProvisional for a third
+        party's plugin of a kind that is not open yet.
         """
         offer = self.find(kind, selection)
         _require_usable(offer, device_kind)
@@ -116,5 +123,7 @@ def _require_usable(offer: PluginOffer, device_kind: str | None) -> None:
     found = standing(offer, None if device_kind is None else frozenset({device_kind}))
     if found.state == "broken":
         raise PluginBroken(f"{offer.label} cannot be used: {found.reason}")
+    if found.state == "provisional":
+        raise PluginProvisional(f"{offer.label} cannot be used yet: {found.reason}")
     if found.state != "ready":
         raise PluginIncompatible(f"{offer.label} cannot be used: {found.reason}")

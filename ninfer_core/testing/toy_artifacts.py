@@ -51,7 +51,11 @@ def ninfer_family_inventory(header):
 def ninfer_family_frontend(header):
     if header.resources["tokenizer.json"] == b"broken":
         raise ArtifactInvalid(header.source, ["tokenizer.json is broken"])
-    return SimpleNamespace(token_domain=header.config.get("tokens", 16))
+    template = TemplateCapabilities(
+        thinking_toggle=False, efforts=(), default_effort=None, preserve_thinking=False, tools=False
+    )
+    presets = SamplingPresets(thinking=SamplingOptions(), non_thinking=SamplingOptions())
+    return SimpleNamespace(capabilities=template, presets=presets, stop_token_ids=(1,), token_domain=16)
 
 @hookimpl
 def ninfer_family_dummies():

@@ -15,8 +15,9 @@ from ninfer_models.qwen_hybrid.inventory import build_inventory
 from ninfer_models.qwen_hybrid.text import TextModel, build_text_model
 from ninfer_models.qwen_hybrid.workspace import workspace_bytes
 
-from ninfer_core.api import ArtifactHeader, TensorSpec, WorkspaceShape
+from ninfer_core.api import ArtifactHeader, BuildShape, TensorSpec
 from ninfer_core.ops.sample import Purpose, SamplerRows, sample, uniform
+from ninfer_core.plan.memory import sampling_bytes
 from ninfer_core.testing.harness import ModelHarness
 from ninfer_core.testing.tolerances import BF16_LOGITS, FP32_LOGITS
 
@@ -184,10 +185,10 @@ def test_the_workspace_holds_the_largest_units_of_work(name: str) -> None:
     model = build_text_model(header, "bfloat16", 1, DeviceWeights(header), device)
     geometry = build_geometry(header, "bfloat16")
     run = ModelHarness(model, geometry, device=device, activation_dtype="bfloat16", max_context=4096)
-    shape = WorkspaceShape(
+    shape = BuildShape(
         prefill_tokens=1024, decode_rows=8, decode_columns=1, max_context=4096, activation_dtype="bfloat16"
     )
-    bound = workspace_bytes(header, shape)
+    bound = max(workspace_bytes(header, shape), sampling_bytes(geometry, shape))
     for slot in range(8):
         run.begin(slot)
         run.prefill(slot, [1] * 1024)

@@ -12,13 +12,15 @@ import pytest
 from ninfer_core.api import (
     API_VERSION,
     KINDS,
+    PROVISIONAL_KINDS,
     Manifest,
     PluginAmbiguous,
     PluginBroken,
     PluginIncompatible,
+    PluginProvisional,
     PluginUnknown,
 )
-from ninfer_core.api.hooks import SPECS_BY_KIND, CommonHooks
+from ninfer_core.api.hooks import SPECS_BY_KIND, CommonHooks, is_optional
 from ninfer_core.plugins.checking import CheckResult
 from ninfer_core.plugins.listing import BLOCKED, NOT_BUILT
 from ninfer_core.plugins.loading import hook_names
@@ -55,6 +57,18 @@ def test_the_hooks_of_every_kind_are_documented_once() -> None:
     ]
 
 
+def test_the_table_of_hooks_says_which_are_optional() -> None:
+    rows = dict(re.findall(r"^\| (ninfer_\w+) \| (yes|no) \|", PAGE, re.MULTILINE))
+    known = {(kind, hook) for kind in KINDS for hook in hook_names(kind)}
+    assert rows == {hook: "yes" if is_optional(kind, hook) else "no" for kind, hook in known}
+
+
+def test_provisional_kinds_are_said_to_be() -> None:
+    for kind in PROVISIONAL_KINDS:
+        hooks = [hook for hook in hook_names(kind) if not hasattr(CommonHooks, hook)]
+        assert hooks and all(re.search(rf"^\| {hook} \|.*\(provisional\) \|$", PAGE, re.MULTILINE) for hook in hooks)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_is_in_the_table_with_its_group_and_option(kind: str) -> None:
     (row,) = re.findall(rf"^\| `{kind}` \|.*$", PAGE, re.MULTILINE)
@@ -65,7 +79,8 @@ def test_every_manifest_field_state_and_error_code_has_a_row() -> None:
     words = set(re.findall(r"^\| `([^`]+)` \|", PAGE, re.MULTILINE))
     states = {*get_args(OfferState), "failing", BLOCKED, NOT_BUILT}
     assert "failing" in str(CheckResult.__annotations__["word"])
-    codes = {error.code for error in (PluginUnknown, PluginAmbiguous, PluginIncompatible, PluginBroken)}
+    errors = (PluginUnknown, PluginAmbiguous, PluginIncompatible, PluginProvisional, PluginBroken)
+    codes = {error.code for error in errors}
     assert words == set(KINDS) | set(Manifest.__struct_fields__) | states | codes
     assert f"this ninfer has version {API_VERSION}" in PAGE
 

@@ -18,7 +18,7 @@ from ninfer_models.qwen_hybrid.inventory import Naming, build_inventory
 from ninfer_models.qwen_hybrid.resident import build_resident, list_residents
 from ninfer_models.qwen_hybrid.workspace import workspace_bytes
 
-from ninfer_core.api import ArtifactHeader, WorkspaceShape
+from ninfer_core.api import ArtifactHeader, BuildShape
 from ninfer_core.artifact import inventory_problems, open_artifact
 from ninfer_core.plugins import PluginRegistry
 
@@ -128,9 +128,9 @@ def test_weights_cost_what_the_checkpoint_has(headers: dict[str, ArtifactHeader]
         assert 0 <= held - stored < 16 * MIB
 
 
-def _shape(**fields: int) -> WorkspaceShape:
+def _shape(**fields: int) -> BuildShape:
     defaults = {"prefill_tokens": 1024, "decode_rows": 8, "decode_columns": 1, "max_context": 8192}
-    return WorkspaceShape(**{**defaults, **fields}, activation_dtype="bfloat16")
+    return BuildShape(**{**defaults, **fields}, activation_dtype="bfloat16")
 
 
 def test_workspace_is_a_few_hundred_mebibytes(headers: dict[str, ArtifactHeader]) -> None:
@@ -151,8 +151,8 @@ def test_workspace_grows_with_the_work_and_not_with_the_context(headers: dict[st
 def test_planning_imports_no_torch() -> None:
     script = (
         "import sys, ninfer_models.qwen_hybrid as family\n"
-        "from ninfer_core.api import WorkspaceShape\n"
-        "shape = WorkspaceShape(prefill_tokens=1024, decode_rows=8, decode_columns=1, max_context=8192,"
+        "from ninfer_core.api import BuildShape\n"
+        "shape = BuildShape(prefill_tokens=1024, decode_rows=8, decode_columns=1, max_context=8192,"
         " activation_dtype='bfloat16')\n"
         "for header in family.ninfer_family_dummies().values():\n"
         "    assert family.ninfer_family_match(header)\n"
@@ -163,19 +163,3 @@ def test_planning_imports_no_torch() -> None:
         "sys.exit('torch' in sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60, cwd=Path(sys.prefix))
-
-
-def test_the_workspace_counts_with_the_sizes_of_the_operations() -> None:
-    from ninfer_models.qwen_hybrid import workspace
-
-    from ninfer_core.ops.gated_delta import chunked
-    from ninfer_core.ops.linear import DECODE_ROWS
-    from ninfer_core.ops.paged_attention import reference
-
-    counted = (workspace._DELTA_CHUNK, workspace._PREFILL_SPLIT, workspace._DECODE_SPLIT, workspace._ROW_CLASS)
-    assert counted == (
-        chunked.CHUNK_COLUMNS,
-        reference.PREFILL_SPLIT_TOKENS,
-        reference.DECODE_SPLIT_TOKENS,
-        DECODE_ROWS,
-    )

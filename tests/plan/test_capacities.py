@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ninfer_core.api.errors import PlanRejected, Problem
-from ninfer_core.api.geometry import AttentionGeometry, Geometry, StateArray, WorkspaceShape
+from ninfer_core.api.geometry import AttentionGeometry, BuildShape, Geometry, StateArray
 from ninfer_core.api.kv import KVLayout, KVPlane
 from ninfer_core.api.plan import Capacities, DeviceInfo
 from ninfer_core.plan.capacities import fitted_capacities, wanted_capacities
@@ -39,7 +39,7 @@ LAYOUT = KVLayout(
 )
 
 
-def workspace(shape: WorkspaceShape) -> int:
+def workspace(shape: BuildShape) -> int:
     return shape.prefill_tokens * 100_000 + shape.decode_rows * 1_000_000 + shape.max_context * 64
 
 

@@ -63,9 +63,11 @@ def test_a_promised_name_that_a_package_offers_is_used(make_registry: Any, toy: 
     assert select_plugins(ServeOptions(kv_dtype="fp8"), registry, toy.cpu()).kv.package == "their-kv"
 
 
-def test_an_installed_drafter_cannot_run_yet(make_registry: Any, toy: Any) -> None:
+def test_a_drafter_of_others_has_to_wait_for_its_kind(make_registry: Any, toy: Any) -> None:
     registry = make_registry({"their-spec": {"spec:lookahead": SPEC}})
-    assert problem_of(ServeOptions(spec="lookahead"), registry, toy).code == "not_built_yet"
+    problem = problem_of(ServeOptions(spec="lookahead"), registry, toy)
+    assert problem.code == "plugin_provisional"
+    assert "their-spec" in problem.message and "speculative decoding, not built yet" in problem.message
 
 
 def test_one_name_from_two_packages(make_registry: Any, toy: Any) -> None:
@@ -117,12 +119,13 @@ def test_a_broken_family_is_named_when_no_other_claims(make_registry: Any, toy: 
 
 
 def test_two_families_claim(make_registry: Any, toy: Any) -> None:
-    registry = make_registry({"their-family": {"family:greedy": CLAIMS_ALL}})
+    registry = make_registry({"their-family": {"family:greedy": CLAIMS_ALL, "family:other": CLAIMS_ALL}})
     with pytest.raises(PlanRejected) as caught:
-        claim_family(None, registry, toy.header())
+        claim_family(None, registry, toy.header(family=""))
     (problem,) = caught.value.problems
     assert problem.code == "plugin_ambiguous"
     assert "greedy@their-family 1.0" in problem.message
-    assert "toy@toy-plugins 1.0" in problem.message
+    assert "other@their-family 1.0" in problem.message
     named = select_plugins(ServeOptions(family="toy"), registry, toy.cpu()).family
-    assert claim_family(named, registry, toy.header()).offer.name == "toy"
+    assert claim_family(named, registry, toy.header(family="")).offer.name == "toy"
+    assert claim_family(None, registry, toy.header()).offer.name == "toy", "the artifact names its family"

@@ -15,6 +15,12 @@ LAYOUT = "@hookimpl\ndef ninfer_kv_layout(head_dim):\n    return KVLayout(planes
 Load = Callable[[str], LoadedPlugin]
 
 
+def planes(elements: object) -> str:
+    """Source of a valid layout."""
+    plane = f"dtype='int8', elements={elements}"
+    return f"KVLayout(planes=(KVPlane(part='key', name='k', {plane}), KVPlane(part='value', name='v', {plane})))"
+
+
 @pytest.fixture
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Load:
     """Makes a kv plugin of a module's source and loads it."""
@@ -63,8 +69,8 @@ def test_a_module_that_breaks_the_hook_contract_is_broken(load: Load, source: st
 
 
 def test_a_hook_may_take_fewer_arguments_than_its_spec(load: Load) -> None:
-    plugin = load("@hookimpl\ndef ninfer_kv_layout():\n    return 7\n")
-    assert plugin.hook.ninfer_kv_layout(head_dim=64) == 7
+    plugin = load(f"@hookimpl\ndef ninfer_kv_layout():\n    return {planes(7)}\n")
+    assert plugin.hook.ninfer_kv_layout(head_dim=64).bytes == 14
 
 
 def test_calling_a_hook_that_is_not_implemented_says_which_plugin_lacks_it(load: Load) -> None:
@@ -111,19 +117,21 @@ def test_a_name_that_is_no_hook_of_the_kind_is_our_own_mistake(load: Load) -> No
 def test_a_target_may_be_an_object_in_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     source = (
-        HEADER + "class Plugin:\n    @hookimpl\n    def ninfer_kv_layout(self, head_dim):\n        return head_dim\n"
+        HEADER + "class Plugin:\n    @hookimpl\n    def ninfer_kv_layout(self, head_dim):\n"
+        f"        return {planes('head_dim')}\n"
     )
     write_plugin_package(tmp_path, "loading-object", {"kv:it": source + "plugin = Plugin()\n"})
     metadata = tmp_path / "loading_object-1.0.dist-info" / "entry_points.txt"
     metadata.write_text("[ninfer.kv]\nit = loading_object.kv_it:plugin\n")
     registry = PluginRegistry.discover(entry_points_in(tmp_path), {})
-    assert registry.load(registry.select("kv", "it")).hook.ninfer_kv_layout(head_dim=8) == 8
+    assert registry.load(registry.select("kv", "it")).hook.ninfer_kv_layout(head_dim=8).bytes == 16
 
 
 def test_plugins_do_not_see_each_others_hooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
-    plugins = {f"kv:n{n}": HEADER + f"@hookimpl\ndef ninfer_kv_layout(head_dim):\n    return {n}\n" for n in (1, 2)}
+    hook = "@hookimpl\ndef ninfer_kv_layout(head_dim):\n    return "
+    plugins = {f"kv:n{n}": f"{HEADER}{hook}{planes(n)}\n" for n in (1, 2)}
     write_plugin_package(tmp_path, "loading-two", plugins)
     registry = PluginRegistry.discover(entry_points_in(tmp_path), {})
     loaded = [registry.load(offer) for offer in registry.offers()]
-    assert [plugin.hook.ninfer_kv_layout(head_dim=64) for plugin in loaded] == [1, 2]
+    assert [plugin.hook.ninfer_kv_layout(head_dim=64).bytes for plugin in loaded] == [2, 4]

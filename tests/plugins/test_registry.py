@@ -6,17 +6,27 @@ from pathlib import Path
 
 import pytest
 
-from ninfer_core.api import PluginAmbiguous, PluginBroken, PluginIncompatible, PluginPin, PluginUnknown
+from ninfer_core.api import (
+    PROVISIONAL_KINDS,
+    PluginAmbiguous,
+    PluginBroken,
+    PluginIncompatible,
+    PluginPin,
+    PluginProvisional,
+    PluginUnknown,
+)
 from ninfer_core.plugins import PluginRegistry
 from ninfer_core.plugins.registry import OPTION_BY_KIND
 from ninfer_core.testing.plugins import entry_points_in, write_plugin_package
 
 CODEC = """
-from ninfer_core.api import KVLayout, hookimpl
+from ninfer_core.api import KVLayout, KVPlane, hookimpl
 
 @hookimpl
 def ninfer_kv_layout(head_dim):
-    return KVLayout(planes=())
+    return KVLayout(
+        planes=tuple(KVPlane(part=part, name=part, dtype="int8", elements=head_dim) for part in ("key", "value"))
+    )
 
 @hookimpl
 def ninfer_kv_codec(layout):
@@ -73,7 +83,7 @@ def test_a_plugin_is_selected_loaded_once_and_pinned(tmp_path: Path, discover: D
     plugin = registry.load(offer)
     assert plugin is registry.load(registry.select("kv", "load@acme_load"))
     assert plugin.pin == PluginPin(kind="kv", name="load", package="acme-load", version="0.4")
-    assert plugin.hook.ninfer_kv_layout(head_dim=64).planes == ()
+    assert plugin.hook.ninfer_kv_layout(head_dim=64).bytes == 128
 
 
 def test_two_registries_share_no_loaded_plugin(tmp_path: Path, discover: Discover) -> None:
@@ -101,15 +111,28 @@ def test_a_promised_name_is_said_to_be_not_built(discover: Discover) -> None:
 
 
 def test_one_name_from_two_packages_must_be_chosen_by_package(tmp_path: Path, discover: Discover) -> None:
-    write_plugin_package(tmp_path, "acme-mtp", {"spec:mtp": ""}, version="1.1")
-    write_plugin_package(tmp_path, "ninfer-speculative", {"spec:mtp": ""}, version="0.2")
+    write_plugin_package(tmp_path, "acme-fp8", {"kv:fp8": ""}, version="1.1")
+    write_plugin_package(tmp_path, "ninfer-kvformats", {"kv:fp8": ""}, version="0.2")
     registry = discover()
     with pytest.raises(PluginAmbiguous) as error:
-        registry.select("spec", "mtp")
-    for expected in ("mtp@acme-mtp (1.1)", "mtp@ninfer-speculative (0.2)", "--spec mtp@"):
+        registry.select("kv", "fp8")
+    for expected in ("fp8@acme-fp8 (1.1)", "fp8@ninfer-kvformats (0.2)", "--kv-dtype fp8@"):
         assert expected in error.value.message
-    assert registry.select("spec", "mtp@acme-mtp").package == "acme-mtp"
-    assert registry.select("spec", "mtp@Ninfer_Speculative").first_party
+    assert registry.select("kv", "fp8@acme-fp8").package == "acme-fp8"
+    assert registry.select("kv", "fp8@Ninfer_KVFormats").first_party
+
+
+@pytest.mark.parametrize("kind", sorted(PROVISIONAL_KINDS))
+def test_kinds_without_settled_hooks_are_closed_to_others(kind: str, tmp_path: Path, discover: Discover) -> None:
+    manifest = f'[{kind}.new]\napi = 2\nsummary = "New"\n'
+    write_plugin_package(tmp_path, "acme-early", {f"{kind}:early": "", f"{kind}:new": ""})
+    write_plugin_package(tmp_path, "acme-next", {f"{kind}:new": ""}, manifest=manifest)
+    write_plugin_package(tmp_path, "ninfer-media", {f"{kind}:ours": ""})
+    registry = discover()
+    for name in ("early", "new@acme-next"):
+        with pytest.raises(PluginProvisional, match=f"hooks of kind {kind} are provisional.*{PROVISIONAL_KINDS[kind]}"):
+            registry.select(kind, name)
+    assert registry.select(kind, "ours").first_party
 
 
 def test_a_package_that_does_not_offer_the_name_is_an_error(tmp_path: Path, discover: Discover) -> None:

@@ -18,8 +18,7 @@ import torch
 from torch.nn import functional
 
 from ninfer_core.ops.gated_delta.values import DeltaColumns, gates, normalised, per_value_head
-
-CHUNK_COLUMNS = 64
+from ninfer_core.ops.workspace.gated_delta import CHUNK_COLUMNS
 
 
 def prefill(columns: DeltaColumns, state: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:

@@ -15,8 +15,6 @@ Nothing is aliased and nothing else is written.
 from __future__ import annotations
 
 from ninfer_core.ops.linear.reference import linear
-
-DECODE_ROWS = 8
-"""Rows of the largest decode batch (contract EXEC-1): the padding class of one decode column."""
+from ninfer_core.ops.workspace.linear import DECODE_ROWS
 
 __all__ = ["DECODE_ROWS", "linear"]

@@ -9,9 +9,7 @@ from __future__ import annotations
 import torch
 
 from ninfer_core.api.kv import KVCodec, KVPart
-
-DECODE_SPLIT_TOKENS = 256
-PREFILL_SPLIT_TOKENS = 512
+from ninfer_core.ops.workspace.paged_attention import DECODE_SPLIT_TOKENS, PREFILL_SPLIT_TOKENS
 
 
 def append(

@@ -18,14 +18,13 @@ if TYPE_CHECKING:
 
     from ninfer_core.api import (
         ArtifactHeader,
-        ExecutionPlan,
+        BuildShape,
         Frontend,
         Geometry,
         Model,
         OutputFormat,
         TensorSpec,
         WeightSource,
-        WorkspaceShape,
     )
 
 
@@ -64,18 +63,17 @@ def ninfer_family_output_format() -> OutputFormat:
 
 
 @hookimpl
-def ninfer_family_workspace(header: ArtifactHeader, shape: WorkspaceShape) -> int:
+def ninfer_family_workspace(header: ArtifactHeader, shape: BuildShape) -> int:
     return workspace_bytes(header, shape)
 
 
 @hookimpl
 def ninfer_family_build(
-    header: ArtifactHeader, plan: ExecutionPlan, weights: WeightSource, device: torch.device
+    header: ArtifactHeader, shape: BuildShape, weights: WeightSource, device: torch.device
 ) -> Model:
     from ninfer_models.qwen_hybrid.text import build_text_model
 
-    decode_columns = 1 + plan.capacities.draft_tokens
-    return build_text_model(header, plan.activation_dtype, decode_columns, weights, device)
+    return build_text_model(header, shape.activation_dtype, shape.decode_columns, weights, device)
 
 
 @hookimpl

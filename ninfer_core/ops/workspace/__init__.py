@@ -1,0 +1,13 @@
+"""What the operations need while they run, in bytes, one module for each operation; and the sizes that they work in.
+
+An operation's own package imports torch. What a plan has to know of it stands here instead, without torch: the
+constants that decide the size of its temporaries, which the operation reads from here too, and `workspace_bytes`, an
+upper bound of the temporaries and results that are alive at once, arguments not counted. The reference operations are
+counted; a kernel that fuses them needs less. Every tensor counts as long as its name is held, which is what eager
+torch does.
+"""
+
+from __future__ import annotations
+
+FLOAT32, INT64, BOOL = 4, 8, 1
+"""Bytes of an element."""

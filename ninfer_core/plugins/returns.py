@@ -1,0 +1,145 @@
+"""What hooks give back, held against their specs where the core takes it in: a plugin that errs is named at once, with
+the hook, instead of failing somewhere in the planning of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+import msgspec
+
+from ninfer_core.api.artifact import DTYPE_BYTES, ArtifactHeader, TensorSpec
+from ninfer_core.api.frontend import SamplingPresets, TemplateCapabilities
+from ninfer_core.api.geometry import Geometry
+from ninfer_core.api.kv import KVLayout
+from ninfer_core.api.request import GenerationRequest
+
+
+def wrong_return(hook: str, result: object) -> str | None:
+    """What is wrong with a hook's `result`, which is not None; None when nothing is."""
+    check = _CHECKS.get(hook)
+    if check is None:
+        return None
+    try:
+        check(result)
+    except (ValueError, TypeError) as error:
+        return str(error)
+    return None
+
+
+def _instance(result: object, kind: type) -> None:
+    if not isinstance(result, kind) or (kind is int and isinstance(result, bool)):
+        raise TypeError(f"{type(result).__name__}, where {kind.__name__} belongs")
+
+
+def _struct(result: object, kind: type) -> None:
+    """The instance and, since constructors do not look at types, everything in it."""
+    _instance(result, kind)
+    msgspec.convert(msgspec.to_builtins(result), kind)
+
+
+def _known_dtypes(dtypes: Iterable[str]) -> None:
+    for dtype in dtypes:
+        if dtype not in DTYPE_BYTES:
+            raise ValueError(f"dtype '{dtype}', which is none of {', '.join(DTYPE_BYTES)}")
+
+
+def _match(result: object) -> None:
+    _instance(result, bool)
+
+
+def _geometry(result: object) -> None:
+    _struct(result, Geometry)
+    assert isinstance(result, Geometry)
+    attention = result.attention
+    numbers = {
+        "hidden_size": result.hidden_size,
+        "layers": result.layers,
+        "vocabulary_rows": result.vocabulary_rows,
+        "max_positions": result.max_positions,
+        "attention.head_dim": attention.head_dim,
+        "attention.kv_heads": attention.kv_heads,
+    }
+    if wrong := [f"{name} {number}" for name, number in numbers.items() if number < 1]:
+        raise ValueError(f"{', '.join(wrong)}, where at least 1 belongs")
+    if attention.query_heads % attention.kv_heads:
+        raise ValueError(f"{attention.query_heads} query heads, no multiple of {attention.kv_heads} KV heads")
+    _known_dtypes(array.dtype for array in (*result.state, *result.records))
+
+
+def _tensors(result: object) -> None:
+    if not isinstance(result, Sequence) or isinstance(result, str | bytes):
+        raise TypeError(f"{type(result).__name__}, where a sequence of TensorSpec belongs")
+    for spec in result:
+        _struct(spec, TensorSpec)
+    _known_dtypes(spec.dtype for spec in result)
+
+
+def _workspace(result: object) -> None:
+    _instance(result, int)
+    assert isinstance(result, int)
+    if result < 0:
+        raise ValueError(f"{result} bytes")
+
+
+def _frontend(result: object) -> None:
+    _has(result, "capabilities", "presets", "stop_token_ids", "token_domain")
+    _struct(result.capabilities, TemplateCapabilities)  # type: ignore[attr-defined]
+    _struct(result.presets, SamplingPresets)  # type: ignore[attr-defined]
+    _instance(result.token_domain, int)  # type: ignore[attr-defined]
+    msgspec.convert(result.stop_token_ids, tuple[int, ...])  # type: ignore[attr-defined]
+
+
+def _dummies(result: object) -> None:
+    if not isinstance(result, Mapping):
+        raise TypeError(f"{type(result).__name__}, where a mapping of ArtifactHeader belongs")
+    for header in result.values():
+        _instance(header, ArtifactHeader)
+
+
+def _layout(result: object) -> None:
+    _struct(result, KVLayout)
+    assert isinstance(result, KVLayout)
+    _known_dtypes(plane.dtype for plane in result.planes)
+    parts = [plane.part for plane in result.planes]
+    if parts != sorted(parts) or set(parts) != {"key", "value"}:
+        raise ValueError(f"planes of {', '.join(parts) or 'nothing'}, where those of keys come first, then of values")
+    for plane in result.planes:
+        if plane.elements < 1:
+            raise ValueError(f"plane {plane.part}.{plane.name} of {plane.elements} elements")
+    if len({(plane.part, plane.name) for plane in result.planes}) < len(parts):
+        raise ValueError("two planes of one part with one name")
+
+
+def _findings(result: object) -> None:
+    msgspec.convert(result, Sequence[str])
+
+
+def _has(result: object, *names: str) -> None:
+    missing = [name for name in names if not hasattr(result, name)]
+    if missing:
+        raise TypeError(f"{type(result).__name__} without {', '.join(missing)}")
+
+
+def _with(*names: str) -> Callable[[object], None]:
+    return lambda result: _has(result, *names)
+
+
+_CHECKS: Mapping[str, Callable[[object], None]] = MappingProxyType(
+    {
+        "ninfer_check": _findings,
+        "ninfer_protocol_build": _with("path_prefixes", "handlers", "wire_error"),
+        "ninfer_protocol_lower": lambda result: _instance(result, GenerationRequest),
+        "ninfer_family_match": _match,
+        "ninfer_family_geometry": _geometry,
+        "ninfer_family_inventory": _tensors,
+        "ninfer_family_resident": _tensors,
+        "ninfer_family_frontend": _frontend,
+        "ninfer_family_output_format": _with("decoder", "parser"),
+        "ninfer_family_workspace": _workspace,
+        "ninfer_family_build": _with("prefill", "decode", "fold", "logits"),
+        "ninfer_family_dummies": _dummies,
+        "ninfer_kv_layout": _layout,
+        "ninfer_kv_codec": _with("layout", "encode", "decode"),
+    }
+)

@@ -1,0 +1,39 @@
+"""The family's workspace against what a unit of work of a small model takes, on the CPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from ninfer_models.qwen_hybrid.geometry import build_geometry
+from ninfer_models.qwen_hybrid.text import build_text_model
+from ninfer_models.qwen_hybrid.workspace import workspace_bytes
+
+from ninfer_core.api import BuildShape
+from ninfer_core.testing.harness import ModelHarness
+from ninfer_core.testing.live_bytes import peak_bytes
+from ninfer_core.testing.tiny import tiny_artifact
+
+SLACK_BYTES = 1 << 17
+
+
+@pytest.mark.parametrize("experts", [False, True], ids=["dense", "experts"])
+@pytest.mark.parametrize(("prefill_tokens", "rows"), [(512, 1), (1, 8), (64, 8)])
+def test_units_of_work_stay_within_the_workspace(prefill_tokens: int, rows: int, experts: bool) -> None:
+    artifact = tiny_artifact(experts=experts)
+    header, device = artifact.header, torch.device("cpu")
+    with artifact.open_weights() as weights:
+        model = build_text_model(header, "float32", 1, weights, device)
+    run = ModelHarness(model, build_geometry(header, "float32"), device=device, max_context=1024)
+    for slot in range(rows):
+        run.begin(slot)
+        run.prefill(slot, [1])
+    shape = BuildShape(
+        prefill_tokens=prefill_tokens, decode_rows=rows, decode_columns=1, max_context=1024, activation_dtype="float32"
+    )
+    used = max(
+        peak_bytes(lambda: run.logits(run.prefill(0, [1] * prefill_tokens)[-1:])),
+        peak_bytes(lambda: run.logits(run.decode(range(rows), [[1]] * rows, [0] * rows)[:, 0])),
+    )
+    bound = workspace_bytes(header, shape)
+    assert used <= bound + SLACK_BYTES
+    assert bound <= 3 * used
