@@ -41,6 +41,9 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+contract: $(READY) ## Write docs/contract.md from the marks of the tests
+	$(BIN)/python tools/contract_page.py
+
 bench: $(READY)
 	$(BIN)/python bench/program.py --max-concurrency 8 $(OPTIONS)
 

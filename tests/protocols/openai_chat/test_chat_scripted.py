@@ -14,13 +14,15 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
-from ninfer_protocols.openai_chat import ninfer_protocol_build
+from ninfer_protocols.openai_chat import ninfer_protocol_build, ninfer_protocol_lower
 
-from ninfer_core.api import ProtocolContext, ProtocolRoutes
+from ninfer_core.api import ProtocolContext, ProtocolRoutes, ThinkingDefaults
+from ninfer_core.plugins import PluginRegistry
 from ninfer_core.telemetry import create_log
 from ninfer_core.testing.event_streams import data_payloads
 from ninfer_core.testing.parser_cases import ParserCase, check_parsed, read_parser_cases
 from ninfer_core.testing.scripted_server import scripted_server
+from ninfer_core.testing.tiny import tiny_header
 
 PATH = "/v1/chat/completions"
 CASES = read_parser_cases(Path(__file__).parents[2] / "cases" / "parser.jsonl")
@@ -149,3 +151,45 @@ def test_an_agents_loop() -> None:
 
 def ask(text: str, **fields: Any) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": text}], "tools": [TOOL]} | fields
+
+
+@pytest.mark.contract("TOOL-8", "GEN-26")
+def test_a_schema_adds_nothing_to_a_call_and_forbids_nothing() -> None:
+    nested = {"type": "object", "required": ["c"], "properties": {"c": {"type": "integer", "minimum": 5}}}
+    properties = {"a": {"type": "integer", "default": 7, "minimum": 100}, "b": nested, "c": {"default": "x"}}
+    parameters = {"type": "object", "required": ["a", "c"], "properties": properties, "additionalProperties": False}
+    tool = {"type": "function", "function": {"name": "f", "parameters": parameters}}
+    written = {"b": {"c": "text", "d": 1}, "z": 1}
+    with (
+        scripted_server([{"tool_calls": [{"name": "f", "arguments": written}]}], chat) as server,
+        httpx.Client(base_url=server.base_url, timeout=20) as http,
+    ):
+        (choice,) = http.post(PATH, json=ask("x", tools=[tool])).json()["choices"]
+    (call,) = choice["message"]["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == written
+
+
+@pytest.mark.contract("GEN-21", "GEN-22")
+def test_no_request_switches_on_what_the_start_left_out() -> None:
+    wishes = {"vision": True, "spec": "mtp", "draft_tokens": 3, "lm_head_draft": True, "max_context": 10**6}
+    image = {"type": "image_url", "image_url": "data:image/png;base64,AAAA"}
+    with (
+        scripted_server([{"content": "So."}], chat) as server,
+        httpx.Client(base_url=server.base_url, timeout=20) as http,
+    ):
+        plain, wished = (http.post(PATH, json=ask("x", **fields)).json() for fields in ({}, wishes))
+        assert [answer["usage"] for answer in (plain, wished)] == [plain["usage"]] * 2
+        assert "draft_n" not in wished["timings"]
+        refused = http.post(PATH, json={"messages": [{"role": "user", "content": [image]}]} | wishes)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (400, "vision_disabled")
+
+
+@pytest.mark.contract("TMPL-16", "CHAT-18")
+def test_another_effort_is_another_prompt() -> None:
+    registry = PluginRegistry.discover()
+    family = registry.load(registry.select("family", "qwen-hybrid"))
+    frontend = family.hook.ninfer_family_frontend(header=tiny_header())
+    efforts = ("none", *frontend.capabilities.efforts)
+    bodies = [json.dumps(ask("x", reasoning_effort=effort)).encode() for effort in efforts]
+    prompts = [frontend.prepare(ninfer_protocol_lower(body=body), ThinkingDefaults()) for body in bodies]
+    assert len({prompt.token_ids for prompt in prompts}) == len(efforts) >= 4

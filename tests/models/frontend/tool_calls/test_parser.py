@@ -98,7 +98,7 @@ def test_only_what_may_be_a_call_is_withheld(pushed: str, shown: str) -> None:
     assert shown_after(pushed) == shown
 
 
-@pytest.mark.contract("TOOL-14", "TOOL-15")
+@pytest.mark.contract("TOOL-14", "TOOL-15", "TOOL-21")
 @pytest.mark.parametrize(
     ("pushed", "shown"),
     [
@@ -200,6 +200,7 @@ def test_no_cut_changes_anything_and_no_text_without_calls_loses_a_byte(
         assert whole[0] == text
 
 
+@pytest.mark.contract("TOOL-15", "TOOL-21")
 @settings(max_examples=400, deadline=None)
 @given(text=TEXTS)
 def test_the_tolerant_reading_finds_every_call_of_the_strict_one(text: str) -> None:
