@@ -46,6 +46,7 @@ class StopMatcher:
     __slots__ = ("_held", "_patterns", "stopped_by")
 
     def __init__(self, stops: tuple[str, ...]) -> None:
+        assert all(stops), "an empty stop string"
         self._patterns = tuple(_Pattern(stop) for stop in stops)
         self._held = ""
         self.stopped_by: str | None = None
@@ -54,6 +55,8 @@ class StopMatcher:
         """The text that is now certain. Once `stopped_by` is set, nothing more comes out."""
         if self.stopped_by is not None:
             return ""
+        if not self._patterns:
+            return text
         window = self._held + text
         for index, character in enumerate(text, start=len(self._held) + 1):
             complete = [pattern.text for pattern in self._patterns if pattern.advance(character)]
@@ -61,7 +64,7 @@ class StopMatcher:
                 self.stopped_by = max(complete, key=len)
                 self._held = ""
                 return window[: index - len(self.stopped_by)]
-        held = max((pattern.matched for pattern in self._patterns), default=0)
+        held = max(pattern.matched for pattern in self._patterns)
         self._held = window[len(window) - held :]
         return window[: len(window) - held]
 

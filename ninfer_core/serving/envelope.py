@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import secrets
 
+from litestar.exceptions import LitestarException
+
 from ninfer_core.api.errors import NinferError
 from ninfer_core.api.protocol import WireError
 from ninfer_core.serving.asgi import Application, Message, Receive, Scope, Send
@@ -29,13 +31,15 @@ class EnvelopeLayer:
         answer = _Answer(send, f"req_{secrets.token_hex(16)}")
         try:
             await self._app(scope, receive, answer.send)
-        except NinferError as error:
-            await self._answer_error(answer, self._forms.wire_error(scope["path"], error), error.code)
-        except Exception:
+        except Exception as problem:
+            error = _unwrapped(problem)
+            if isinstance(error, NinferError):
+                await self._answer_error(answer, self._forms.wire_error(scope["path"], error), error.code)
+                return
             wire = self._forms.wire_error(scope["path"], InternalError())
             # The id that the client sees, which some protocols choose themselves.
             request_id = wire.headers.get("request-id", answer.request_id)
-            self._log.error("request_broken", code=InternalError.code, request=request_id, exc_info=True)
+            self._log.error("request_broken", code=InternalError.code, request=request_id, exc_info=error)
             await self._answer_error(answer, wire, InternalError.code)
 
     async def _answer_error(self, answer: _Answer, wire: WireError, code: str) -> None:
@@ -45,6 +49,17 @@ class EnvelopeLayer:
             # The status is out already. The server closes a connection whose answer is not complete, which is how
             # the client can tell.
             self._log.warning("answer_cut", code=code, request=answer.request_id)
+
+
+def _unwrapped(error: Exception) -> Exception:
+    """What happened: once an answer has begun, Litestar wraps it, and before that the task group of a stream does."""
+    while True:
+        if isinstance(error, LitestarException) and isinstance(error.__cause__, Exception):
+            error = error.__cause__
+        elif isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]
+        else:
+            return error
 
 
 class _Answer:

@@ -30,6 +30,9 @@ LEVELS: Mapping[str, int] = {
 """Words of `--log-level` (contract OPT-12) and the lowest level that each lets through; `off` drops that too."""
 
 
+_MAX_CAUSES = 8
+
+
 def create_log(level: str = "info", stream: TextIO | None = None) -> Log:
     """A logger of its own: nothing is configured globally. `stream` None is the process's stderr."""
     return cast(
@@ -90,11 +93,26 @@ def _rounded(value: float) -> str:
 
 
 def _traceback(exception: object) -> str:
-    """Where it happened, without the exception's own text: that may quote what a client sent."""
+    """Where it happened, the first cause first, without the exceptions' own texts: those may quote what a client
+    sent."""
     error = exception[1] if isinstance(exception, tuple) else exception
     if not isinstance(error, BaseException):
         error = sys.exc_info()[1]
-    if error is None:
-        return ""
+    chain: list[BaseException] = []
+    while error is not None and len(chain) < _MAX_CAUSES and not any(error is known for known in chain):
+        chain.append(error)
+        error = _cause(error)
+    return "\nwhich led to\n".join(_frames(each) for each in reversed(chain))
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    """Of a group its first member, which the others mostly follow from."""
+    if isinstance(error, BaseExceptionGroup):
+        first: BaseException = error.exceptions[0]
+        return first
+    return error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def _frames(error: BaseException) -> str:
     frames = "".join(traceback.format_tb(error.__traceback__)).rstrip()
-    return f"{frames}\n{type(error).__name__}"
+    return f"{frames}\n{type(error).__name__}".lstrip("\n")

@@ -55,3 +55,13 @@ def test_a_stop_string_as_long_as_the_text_costs_linear_time() -> None:
     stop = "a" * 200_000 + "b"
     matcher = StopMatcher((stop,))
     assert sum(len(matcher.push("a" * 1000)) for _ in range(201)) == 1000
+
+
+def test_without_stop_strings_text_is_passed_on_as_it_is() -> None:
+    text = "".join(["no one ", "looks at it"])
+    assert StopMatcher(()).push(text) is text
+
+
+def test_an_empty_stop_string_is_nobodys_wish() -> None:
+    with pytest.raises(AssertionError):
+        StopMatcher(("a", ""))

@@ -7,9 +7,12 @@ import io
 import json
 import threading
 import time
-from typing import Any
+from collections.abc import AsyncIterator
+from typing import Any, cast
 
 import pytest
+from litestar import Litestar, get
+from litestar.response import Stream
 
 from ninfer_core.api import (
     GenerationRequest,
@@ -22,7 +25,7 @@ from ninfer_core.api import (
     ThinkingDefaults,
     WireError,
 )
-from ninfer_core.serving.asgi import Receive, Scope, Send
+from ninfer_core.serving.asgi import Application, Receive, Scope, Send
 from ninfer_core.serving.body import BodyLayer
 from ninfer_core.serving.disconnect import DisconnectLayer
 from ninfer_core.serving.envelope import EnvelopeLayer
@@ -109,6 +112,30 @@ def test_an_error_after_the_status_cuts_the_answer() -> None:
     asyncio.run(layer(scope(), exchange.receive, exchange.send))
     assert len(exchange.sent) == 1
     assert "answer_cut" in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("raised", "event"), [(RequestError("too late"), "answer_cut code=invalid_request"), (KeyError("x"), "KeyError")]
+)
+def test_what_ends_a_stream_is_told_apart_from_its_wrapping(raised: Exception, event: str) -> None:
+    """The framework wraps what is raised after the status is out."""
+
+    @get("/stream")
+    async def stream_handler() -> Stream:
+        async def pieces() -> AsyncIterator[str]:
+            yield "a"
+            raise raised
+
+        return Stream(pieces())
+
+    framework = Litestar([stream_handler], openapi_config=None, logging_config=None)
+    stream = io.StringIO()
+    exchange = Exchange(b"")
+    layer = EnvelopeLayer(cast("Application", framework), ErrorForms([Form("a")]), create_log("info", stream))
+    asyncio.run(layer({**scope("/stream"), "method": "GET", "query_string": b""}, exchange.receive, exchange.send))
+    text = stream.getvalue()
+    assert event in text and "LitestarException" not in text
+    assert ("request_broken" in text) == isinstance(raised, KeyError)
 
 
 @pytest.mark.contract("GEN-15")

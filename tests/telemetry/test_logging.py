@@ -56,6 +56,53 @@ def test_a_traceback_shows_where_and_not_what() -> None:
     assert secret not in text
 
 
+def fail_first(secret: str) -> None:
+    raise KeyError(secret)
+
+
+def fail_second(secret: str, *, hides: bool) -> None:
+    try:
+        fail_first(secret)
+    except KeyError as error:
+        if hides:
+            raise ValueError(secret) from None
+        raise ValueError(secret) from error
+
+
+@pytest.mark.contract("OLOG-5")
+def test_a_traceback_begins_where_it_all_began() -> None:
+    stream = io.StringIO()
+    log = create_log("info", stream)
+    secret = "".join(["what ", "a client ", "sent"])
+    try:
+        try:
+            fail_second(secret, hides=False)
+        except ValueError:
+            raise RuntimeError(secret)  # noqa: B904 - the context alone
+    except RuntimeError as error:
+        log.error("request_broken", exc_info=error)
+    text = stream.getvalue()
+    places = [text.index(f"\n{name}\n") for name in ("KeyError", "ValueError", "RuntimeError")]
+    assert places == sorted(places) and "in fail_first" in text and text.count("which led to") == 2
+    assert secret not in text.replace("raise ", "")
+
+
+@pytest.mark.contract("OLOG-5")
+def test_a_cause_that_is_hidden_is_not_shown_and_a_circle_ends() -> None:
+    stream = io.StringIO()
+    log = create_log("info", stream)
+    with pytest.raises(ValueError, match="x") as hidden:
+        fail_second("x", hides=True)
+    log.error("event", exc_info=hidden.value)
+    assert "KeyError\n" not in stream.getvalue()
+    first, second = RuntimeError(), RuntimeError()
+    first.__cause__, second.__cause__ = second, first
+    log.error("event", exc_info=first)
+    log.error("event", exc_info=ExceptionGroup("x", [OSError(), TypeError()]))
+    assert stream.getvalue().endswith("OSError\nwhich led to\nExceptionGroup\n")
+    assert stream.getvalue().count("\nwhich led to\n") == 2
+
+
 def test_a_librarys_warnings_take_the_same_form() -> None:
     stream = io.StringIO()
     forward_standard_logging("some.library", create_log("info", stream))
