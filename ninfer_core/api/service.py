@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Any, Literal, Protocol
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
 from ninfer_core.api.frontend import PreparedPrompt, TemplateCapabilities, ToolCallReport
 from ninfer_core.api.request import Channel, GenerationRequest
+
+Scope = Mapping[str, object]
+"""What ASGI says about one HTTP request."""
+
+Result = TypeVar("Result")
 
 FinishReason = Literal["stop_token", "stop_string", "output_limit", "context_capacity"]
 
@@ -128,8 +133,19 @@ class GenerationService(Protocol):
 
     model: ServedModel
 
-    async def start(self, request: GenerationRequest) -> Generation:
+    async def offload(self, work: Callable[[], Result]) -> Result:
+        """Run `work` on one of the few threads that prepare prompts, and give or raise what it does.
+
+        For whatever a protocol does with a large body: done on the event loop it would hold back the tokens of
+        every other answer. Raises ServerOverloaded when as many wait already as the server takes requests.
+        """
+        ...
+
+    async def start(self, request: GenerationRequest, scope: Scope | None) -> Generation:
         """Take a place, prepare the prompt and hand it to the engine.
+
+        `scope` is that of the HTTP request which the generation answers: the place counts until the client has
+        taken the answer (contract EXEC-4). None where there is no such request.
 
         Raises a RequestError: ServerOverloaded, InvalidPrompt, ContextLengthExceeded, ServiceUnavailable, ...
         RequestQueueTimeout may also come later, as the first thing the iteration raises.

@@ -73,7 +73,7 @@ class LocalModel:
     async def _answer(self, request: GenerationRequest, on_delta: OnDelta) -> tuple[Message, Finished]:
         pieces: dict[Channel, list[str]] = {"reasoning": [], "content": []}
         finished: Finished | None = None
-        generation = await self._service.start(request)
+        generation = await self._service.start(request, None)
         try:
             async for event in generation:
                 if isinstance(event, TextDelta):

@@ -45,7 +45,7 @@ class DisconnectLayer:
 
     async def _run(self, scope: Scope, exchange: _Exchange) -> None:
         # In the same step as the last piece is sent, so that the client's next request finds everything given back.
-        with exchange_scope():
+        with exchange_scope(scope):
             await self._app(scope, exchange.receive, exchange.send)
 
 

@@ -1,10 +1,13 @@
-"""What has to happen when an answer is out: known to whoever works for one HTTP request, through its context."""
+"""What has to happen when an answer is out: in the scope of its HTTP request, for whoever works for that request."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
+
+from ninfer_core.serving.asgi import Scope
+
+_KEY = "ninfer.exchange_end"
 
 
 class ExchangeEnd:
@@ -22,21 +25,18 @@ class ExchangeEnd:
             self._callbacks.pop()()
 
 
-_CURRENT: ContextVar[ExchangeEnd | None] = ContextVar("exchange", default=None)
-
-
-def current_exchange() -> ExchangeEnd | None:
-    """Of the HTTP request that this task works for; None in a task that works for none."""
-    return _CURRENT.get()
+def exchange_end(scope: Mapping[str, object]) -> ExchangeEnd | None:
+    """Of the HTTP request with this scope; None outside of a block of `exchange_scope`."""
+    end = scope.get(_KEY)
+    assert isinstance(end, ExchangeEnd | None)
+    return end
 
 
 @contextmanager
-def exchange_scope() -> Iterator[None]:
-    """The exchange that this block is, in this task and the tasks it creates. It ends with the block."""
-    end = ExchangeEnd()
-    token = _CURRENT.set(end)
+def exchange_scope(scope: Scope) -> Iterator[None]:
+    """The exchange that this block is. It ends with the block."""
+    end = scope[_KEY] = ExchangeEnd()
     try:
         yield
     finally:
-        _CURRENT.reset(token)
         end.run()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Callable
 
 from ninfer_core.api.errors import (
     ContextLengthExceeded,
@@ -14,11 +15,11 @@ from ninfer_core.api.errors import (
 from ninfer_core.api.frontend import Frontend, PreparedPrompt
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.api.request import GenerationRequest, MediaPart
-from ninfer_core.api.service import ServedModel
+from ninfer_core.api.service import Result, Scope, ServedModel
 from ninfer_core.engine.messages import Submit
 from ninfer_core.engine.thinking_budget import check_thinking_budget
 from ninfer_core.serving.engine_link import EngineLink
-from ninfer_core.serving.exchange import current_exchange
+from ninfer_core.serving.exchange import exchange_end
 from ninfer_core.serving.generation import EngineGeneration, RequestLog
 from ninfer_core.serving.output_stage import OutputStage
 from ninfer_core.serving.places import Place, Places
@@ -56,6 +57,7 @@ class EngineService:
         self._counting_preparation = Preparation(frontend, plan.thinking, max_threads=1)
         self._places = Places(plan.capacities.max_concurrency + plan.capacities.max_pending_requests)
         self._counting = Places(self._places.capacity)
+        self._offloaded = Places(self._places.capacity)
         self._request_ids = itertools.count(1)
 
     @property
@@ -66,12 +68,21 @@ class EngineService:
     def is_available(self) -> bool:
         return self._link.failure is None
 
-    async def start(self, request: GenerationRequest) -> EngineGeneration:
+    async def offload(self, work: Callable[[], Result]) -> Result:
+        place = self._take(self._offloaded)
+        try:
+            # The thread holds the place as well: it may outlive its request.
+            place.hold()
+            return await self._preparation.run(work, on_done=place.let_go)
+        finally:
+            place.let_go()
+
+    async def start(self, request: GenerationRequest, scope: Scope | None) -> EngineGeneration:
         received = time.monotonic()
         request_id = next(self._request_ids)
         try:
             place = self._take(self._places)
-            self._hold_until_sent(place)
+            self._hold_until_sent(place, scope)
         except ServerOverloaded as error:
             self._log.warning("request_rejected", id=request_id, code=error.code)
             raise
@@ -83,9 +94,9 @@ class EngineService:
         finally:
             place.let_go()
 
-    def _hold_until_sent(self, place: Place) -> None:
+    def _hold_until_sent(self, place: Place, scope: Scope | None) -> None:
         """A place counts until the client has taken its answer (contract EXEC-4), however the protocol makes one."""
-        end = current_exchange()
+        end = None if scope is None else exchange_end(scope)
         if end is not None:
             place.hold()
             end.add(place.let_go)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ from ninfer_core.api.service import (
     GenerationEvent,
     LiveTimings,
     Progress,
+    Result,
+    Scope,
     ServedModel,
     TextDelta,
     Timings,
@@ -68,7 +70,10 @@ class ScriptedService:
             ),
         )
 
-    async def start(self, request: GenerationRequest) -> ScriptedGeneration:
+    async def offload(self, work: Callable[[], Result]) -> Result:
+        return await asyncio.to_thread(work)
+
+    async def start(self, request: GenerationRequest, scope: Scope | None) -> ScriptedGeneration:
         self.requests.append(request)
         if self.script.refusal is not None:
             raise self.script.refusal

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import pytest
@@ -76,7 +76,7 @@ def test_frames_are_pumped_by_a_fixed_number_of_tasks_and_timers() -> None:
     """Of the first frame and of the keep-alive: none for each frame."""
     tasks = 0
 
-    def counted(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], **options: Any) -> Any:
+    def counted(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
         nonlocal tasks
         tasks += 1
         return asyncio.Task(work, loop=loop, **options)

@@ -7,7 +7,7 @@ from typing import Any
 
 from litestar import Request, post
 from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp
+from litestar.types import ASGIApp, Scope
 
 from ninfer_core.api import Finished, Generation, NinferError, ProtocolContext, TextDelta, ToolCallDelta, WireError
 from ninfer_protocols.anthropic.answers import MessageIdentity, whole_message
@@ -17,6 +17,7 @@ from ninfer_protocols.anthropic.lowering import lower, lower_prompt
 from ninfer_protocols.anthropic.objects import COUNT, CREATE
 from ninfer_protocols.anthropic.thinking import EffortRules
 from ninfer_protocols.wire.identifiers import anthropic_id
+from ninfer_protocols.wire.offload import offloaded
 from ninfer_protocols.wire.responses import Headers, JSONAnswer
 from ninfer_protocols.wire.sse import KEEP_ALIVE, event_frame, open_event_stream
 
@@ -37,11 +38,13 @@ class MessagesRoutes:
         # Litestar reads a handler's signature, so they must be functions and not methods.
         @post("/v1/messages", status_code=200, opt=CREATE)
         async def create_message(request: Request[Any, Any, Any]) -> ASGIApp:
-            return await self._answer(await request.body())
+            return await self._answer(await request.body(), request.scope)
 
         @post("/v1/messages/count_tokens", status_code=200, opt=COUNT)
         async def count_message_tokens(request: Request[Any, Any, Any]) -> ASGIApp:
-            count = await self._service.count_tokens(lower_prompt(await request.body(), self._efforts))
+            body = await request.body()
+            prompt = await offloaded(self._service, len(body), lambda: lower_prompt(body, self._efforts))
+            count = await self._service.count_tokens(prompt)
             return JSONAnswer({"input_tokens": count}, headers=_request_id(anthropic_id("req")))
 
         return (create_message, count_message_tokens)
@@ -49,9 +52,9 @@ class MessagesRoutes:
     def wire_error(self, error: NinferError) -> WireError:
         return anthropic_wire_error(error)
 
-    async def _answer(self, body: bytes) -> ASGIApp:
-        call = lower(body, self._efforts)
-        generation = await self._service.start(call.request)
+    async def _answer(self, body: bytes, scope: Scope) -> ASGIApp:
+        call = await offloaded(self._service, len(body), lambda: lower(body, self._efforts))
+        generation = await self._service.start(call.request, scope)
         identity = MessageIdentity.new(call.model)
         if call.stream:
             return await self._stream(generation, identity)

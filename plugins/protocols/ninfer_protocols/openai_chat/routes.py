@@ -7,7 +7,7 @@ from typing import Any
 
 from litestar import Request, post
 from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp
+from litestar.types import ASGIApp, Scope
 
 from ninfer_core.api import Finished, Generation, NinferError, ProtocolContext, TextDelta, ToolCallDelta, WireError
 from ninfer_protocols.openai_chat.chunks import stream_frames
@@ -15,6 +15,7 @@ from ninfer_protocols.openai_chat.lowering import ChatCall, lower
 from ninfer_protocols.openai_chat.objects import CREATE
 from ninfer_protocols.openai_chat.responses import AnswerIdentity, completion
 from ninfer_protocols.wire.errors import error_body, openai_wire_error
+from ninfer_protocols.wire.offload import offloaded
 from ninfer_protocols.wire.responses import JSONAnswer
 from ninfer_protocols.wire.sse import data_frame, open_event_stream
 
@@ -32,17 +33,18 @@ class ChatRoutes:
         # Litestar reads a handler's signature, so it must be a function and not a method.
         @post("/v1/chat/completions", status_code=200, opt=CREATE)
         async def create_chat_completion(request: Request[Any, Any, Any]) -> ASGIApp:
-            return await self._answer(await request.body())
+            return await self._answer(await request.body(), request.scope)
 
         return (create_chat_completion,)
 
     def wire_error(self, error: NinferError) -> WireError:
         return openai_wire_error(error)
 
-    async def _answer(self, body: bytes) -> ASGIApp:
-        call = lower(body, self._service.model.model_id)
-        generation = await self._service.start(call.request)
-        identity = AnswerIdentity.new(self._service.model.model_id)
+    async def _answer(self, body: bytes, scope: Scope) -> ASGIApp:
+        model_id = self._service.model.model_id
+        call = await offloaded(self._service, len(body), lambda: lower(body, model_id))
+        generation = await self._service.start(call.request, scope)
+        identity = AnswerIdentity.new(model_id)
         if call.stream:
             return await self._stream(generation, call, identity)
         try:

@@ -48,6 +48,14 @@ class ResponseCall(msgspec.Struct, frozen=True, kw_only=True):
     echo: dict[str, Any]
 
 
+class ReadBody(msgspec.Struct, frozen=True, kw_only=True):
+    """A body whose own fields are in order."""
+
+    wire: CreateRequest
+    decoded: dict[str, Any]
+    tools: ToolSet
+
+
 class Lowering:
     """Understands bodies. With `model_id` None any model is taken; `capabilities` are the served template's."""
 
@@ -65,18 +73,15 @@ class Lowering:
         self._codex = codex
 
     def create(self, body: bytes) -> ResponseCall:
-        """Raises a RequestError with `param` and `code` for whatever cannot be honoured exactly."""
-        decoded = decode_object(body)
-        check_fields(decoded)
-        return self._lower(decoded)
+        """All steps at once. Raises a RequestError with `param` and `code` for whatever cannot be honoured exactly."""
+        read = self.read(body)
+        return self.lower(read, self.parent(read))
 
-    def count(self, body: bytes) -> GenerationRequest:
-        """The request that the same body would start (contract RESP-72, RESP-80)."""
+    def read(self, body: bytes, *, only_count: bool = False) -> ReadBody:
+        """What can be understood without the store. `only_count` is for a body whose tokens are counted
+        (contract RESP-72, RESP-80). Raises a RequestError with `param` and `code`."""
         decoded = decode_object(body)
-        check_count_fields(decoded)
-        return self._lower(decoded).request
-
-    def _lower(self, decoded: dict[str, Any]) -> ResponseCall:
+        (check_count_fields if only_count else check_fields)(decoded)
         wire = convert(decoded, CreateRequest)
         self._check_model(wire.model)
         check_values(wire)
@@ -87,7 +92,16 @@ class Lowering:
             drop_hosted=self._codex,
             ignore_parallel=self._codex,
         )
-        parent = self._parent(wire.previous_response_id)
+        return ReadBody(wire=wire, decoded=decoded, tools=tools)
+
+    def parent(self, body: ReadBody) -> StoredResponse | None:
+        """What the request continues. Belongs to the event loop of the store."""
+        response_id = body.wire.previous_response_id
+        return None if response_id is None else self._store.get(response_id, "previous_response_id")
+
+    def lower(self, body: ReadBody, parent: StoredResponse | None) -> ResponseCall:
+        """Raises a RequestError with `param` and `code` for whatever cannot be honoured exactly."""
+        wire, decoded, tools = body.wire, body.decoded, body.tools
         stored = () if parent is None else parent.segment.items()
         given = self._given(wire, stored)
         template = template_options(
@@ -131,9 +145,6 @@ class Lowering:
             raise invalid_value("model", f"must be the name of the served model: '{served}'")
         if self._model_id is not None and asked != self._model_id:
             raise ModelNotFound(asked=asked[:80], served=self._model_id)
-
-    def _parent(self, response_id: str | None) -> StoredResponse | None:
-        return None if response_id is None else self._store.get(response_id, "previous_response_id")
 
     def _given(self, wire: CreateRequest, stored: tuple[Item, ...]) -> tuple[Item, ...]:
         reader = InputReader({item.id for item in stored}, drop_bare_reasoning=self._codex)

@@ -7,15 +7,16 @@ from typing import Any
 
 from litestar import Request, delete, get, post
 from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp
+from litestar.types import ASGIApp, Scope
 
 from ninfer_core.api import NinferError, ProtocolContext, RequestError, WireError
 from ninfer_protocols.openai_responses import objects
 from ninfer_protocols.openai_responses.answers import Answer
 from ninfer_protocols.openai_responses.listing import check_retrieval, list_input_items
-from ninfer_protocols.openai_responses.lowering import Lowering
+from ninfer_protocols.openai_responses.lowering import Lowering, ResponseCall
 from ninfer_protocols.openai_responses.store import ResponseStore
 from ninfer_protocols.wire.errors import openai_wire_error
+from ninfer_protocols.wire.offload import offloaded
 from ninfer_protocols.wire.responses import Headers, JSONAnswer
 from ninfer_protocols.wire.sse import open_event_stream
 
@@ -48,11 +49,12 @@ class ResponsesRoutes:
         # Litestar reads a handler's signature, so it must be a function and not a method.
         @post("/v1/responses", status_code=200, opt=objects.CREATE)
         async def create_response(request: AnyRequest) -> ASGIApp:
-            return await self._create(await request.body())
+            return await self._create(await request.body(), request.scope)
 
         @post("/v1/responses/input_tokens", status_code=200, opt=objects.COUNT)
         async def count_input_tokens(request: AnyRequest) -> ASGIApp:
-            count = await self._service.count_tokens(self._lowering.count(await request.body()))
+            call = await self._understood(await request.body(), only_count=True)
+            count = await self._service.count_tokens(call.request)
             return JSONAnswer({"object": "response.input_tokens", "input_tokens": count})
 
         @get("/v1/responses/{response_id:str}", opt=objects.RETRIEVE)
@@ -97,11 +99,19 @@ class ResponsesRoutes:
     def wire_error(self, error: NinferError) -> WireError:
         return openai_wire_error(error)
 
-    async def _create(self, body: bytes) -> ASGIApp:
-        call = self._lowering.create(body)
+    async def _understood(self, body: bytes, *, only_count: bool) -> ResponseCall:
+        """In steps: the store belongs to the event loop, and a small body may continue a large conversation."""
+        size = len(body)
+        read = await offloaded(self._service, size, lambda: self._lowering.read(body, only_count=only_count))
+        parent = self._lowering.parent(read)
+        size += 0 if parent is None else parent.context_bytes
+        return await offloaded(self._service, size, lambda: self._lowering.lower(read, parent))
+
+    async def _create(self, body: bytes, scope: Scope) -> ASGIApp:
+        call = await self._understood(body, only_count=False)
         if call.store:
             self._store.check_room(call.parent, call.input_json)
-        generation = await self._service.start(call.request)
+        generation = await self._service.start(call.request, scope)
         answer = Answer(call, generation, self._service.model.model_id, self._store)
         headers = _dropped(call.tools.dropped)
         if call.stream:

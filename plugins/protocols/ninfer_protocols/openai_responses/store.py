@@ -95,6 +95,11 @@ class StoredResponse:
         """Without its segments, which others may share."""
         return RECORD_OVERHEAD_BYTES + sys.getsizeof(self.response_json)
 
+    @property
+    def context_bytes(self) -> int:
+        """Of the whole conversation that a child continues."""
+        return _chain_bytes(self.segment)
+
 
 @dataclass(slots=True)
 class ResponseStore:

@@ -7,7 +7,7 @@ because prompt-bearing objects are rendered in it (contract CHAT-40).
 from __future__ import annotations
 
 import re
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -16,6 +16,18 @@ from ninfer_core.api import RequestError
 MAX_DEPTH = 128
 """Levels of nesting. Far beyond any real JSON schema, and safely below what recursive renderers can take."""
 
+PIECE_BYTES = 64 * 1024
+"""The interpreter lock is held while one piece is decoded, for a millisecond or two of a prompt in small parts. In
+larger pieces a thread that decodes would stop the event loop all the same."""
+
+SPLIT_LEVELS = 5
+"""Body, messages, message, content, part: below that a piece is decoded whole, whatever its size. To find the pieces of
+a level, its bytes are looked at once more."""
+
+MANY_ITEMS = 256
+"""A list of so many is converted item by item."""
+
+_START = re.compile(rb"[ \t\r\n]*(.)", re.DOTALL)
 _PATH = re.compile(r" - at `\$\.?([^`]*)`$")
 
 Record = TypeVar("Record", bound=msgspec.Struct)
@@ -24,7 +36,7 @@ Record = TypeVar("Record", bound=msgspec.Struct)
 def decode_object(body: bytes) -> dict[str, Any]:
     """The JSON object in `body`. Raises RequestError `invalid_json` for anything else."""
     try:
-        value = msgspec.json.decode(body)
+        value = _decode(body, SPLIT_LEVELS)
     except RecursionError:
         raise _too_deep() from None
     except (msgspec.MsgspecError, ValueError) as problem:
@@ -40,8 +52,33 @@ def decode_object(body: bytes) -> dict[str, Any]:
 def convert(value: dict[str, Any], record: type[Record], where: str = "") -> Record:
     """`value`, found at the path `where` of the body, as a `record`; a wrong type becomes a RequestError
     `invalid_type` that names the field."""
+    long = {field.name: field for field in msgspec.structs.fields(record) if _is_long(value.get(field.encode_name))}
+    without = value | {field.encode_name: [] for field in long.values()}
+    converted: Record = _converted(without, record, where)
+    for name, field in long.items():
+        kind = _item_type(field.type)
+        path = f"{where}.{field.encode_name}".removeprefix(".")
+        # One by one, so that a thread which does this lets others run.
+        items = [_converted(item, kind, f"{path}[{index}]") for index, item in enumerate(value[field.encode_name])]
+        setattr(converted, name, items)
+    return converted
+
+
+def _is_long(value: object) -> bool:
+    return isinstance(value, list) and len(value) > MANY_ITEMS
+
+
+def _item_type(kind: Any) -> Any:
+    """X, where one alternative of `kind` is list[X]."""
+    for alternative in (kind, *get_args(kind)):
+        if get_origin(alternative) is list:
+            return get_args(alternative)[0]
+    return Any
+
+
+def _converted(value: object, kind: Any, where: str) -> Any:
     try:
-        return msgspec.convert(value, record)
+        return msgspec.convert(value, kind)
     except msgspec.ValidationError as problem:
         raise field_error(problem, where) from None
 
@@ -54,6 +91,18 @@ def field_error(problem: msgspec.ValidationError, where: str = "") -> RequestErr
     reason = text[: found.start()] if found else text
     reason = reason.replace("`", "")
     return RequestError(f"{path}: {reason}" if path else reason, code="invalid_type", param=path or None)
+
+
+def _decode(encoded: bytes | msgspec.Raw, levels: int) -> Any:
+    """As in one piece, except that what a later duplicate of its key replaces is not looked into."""
+    start = _START.match(encoded) if levels and len(memoryview(encoded)) > PIECE_BYTES else None
+    match start and start[1]:
+        case b"{":
+            members = msgspec.json.decode(encoded, type=dict[str, msgspec.Raw])
+            return {name: _decode(member, levels - 1) for name, member in members.items()}
+        case b"[":
+            return [_decode(item, levels - 1) for item in msgspec.json.decode(encoded, type=list[msgspec.Raw])]
+    return msgspec.json.decode(encoded)
 
 
 def _check_depth(value: object) -> None:
