@@ -74,6 +74,8 @@ class Engine:
             page_tokens=capacities.page_tokens,
         )
         self._records: dict[int, RequestRecord] = {}
+        self._unanswered: dict[int, None] = {}
+        """Every request that was taken in and whose last message has not been published, in the order they came."""
         self._shutdown: Shutdown | None = None
         self._meter = ThroughputMeter(stats_interval_seconds, clock, publish)
         self._log = create_log() if log is None else log
@@ -107,13 +109,14 @@ class Engine:
             return False
         finally:
             self._inbox.close()
-            self._program.close()
+            self._close_program()
         return True
 
     def step(self, *, wait: bool = False) -> bool:
         """One boundary. False once a Shutdown is done with. `wait` blocks for a message when there is nothing to do."""
         messages = self._inbox.take(wait=wait and self._scheduler.idle, timeout_seconds=self._meter.seconds_left)
         begin = self._meter.begin_boundary()
+        self._unanswered.update((message.request_id, None) for message in messages if isinstance(message, Submit))
         for message in messages:
             self._receive(message)
         if self._shutdown is not None and not self._shutdown.drain:
@@ -195,7 +198,7 @@ class Engine:
 
     def _refuse(self, submit: Submit, error: RequestError) -> None:
         self._inbox.release(submit.request_id)
-        self._publish(failed(submit.request_id, error))
+        self._publish_last(submit.request_id, failed(submit.request_id, error))
 
     # --- units -------------------------------------------------------------------------------------
 
@@ -257,12 +260,12 @@ class Engine:
                 self._release(record)
         for record, step in steps:
             if not isinstance(step, SessionStep):
-                self._publish(failed(record.request_id, step))
+                self._publish_last(record.request_id, failed(record.request_id, step))
                 continue
             for delta in step.deltas:
                 self._event(record, msgspec.structs.replace(delta, live=record.live_timings()))
             if step.ending is not None:
-                self._publish(self._finished(record, step.ending))
+                self._publish_last(record.request_id, self._finished(record, step.ending))
 
     def _choose(self, record: RequestRecord, candidates: tuple[int, ...]) -> SessionStep | RequestError:
         assert candidates, f"the program yielded no candidate for request {record.request_id}"
@@ -280,7 +283,11 @@ class Engine:
 
     def _end(self, record: RequestRecord, last_message: EngineMessage) -> None:
         self._release(record)
-        self._publish(last_message)
+        self._publish_last(record.request_id, last_message)
+
+    def _publish_last(self, request_id: int, message: EngineMessage) -> None:
+        self._publish(message)
+        del self._unanswered[request_id]
 
     def _release(self, record: RequestRecord) -> None:
         """Give back everything the request holds, before its last message says that it has ended."""
@@ -302,10 +309,19 @@ class Engine:
         unavailable = ServiceUnavailable("it has failed; the server's log says why")
         self._inbox.close()
         submitted = [message.request_id for message in self._inbox.take(wait=False) if isinstance(message, Submit)]
-        for request_id in [*self._records, *submitted]:
+        for request_id in [*self._unanswered, *submitted]:
             self._publish(failed(request_id, unavailable))
         self._records.clear()
-        self._publish(Fatal(code=code, message=f"{type(error).__name__}: {error}"))
+        self._unanswered.clear()
+        text = f"{type(error).__name__}: {error}"
+        self._publish(Fatal(code=code, message=text.encode(errors="backslashreplace").decode()))
+
+    def _close_program(self) -> None:
+        """What the device says at the end shall not hide why it came to it."""
+        try:
+            self._program.close()
+        except Exception as error:
+            self._log.error("program_close_failed", exc_info=error)
 
     def _finished(self, record: RequestRecord, ending: Ending) -> Event:
         return _event(

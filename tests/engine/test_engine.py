@@ -216,6 +216,45 @@ def test_a_failing_device_ends_the_engine_and_all_it_holds() -> None:
     assert code(under_test, late) == "service_unavailable"
 
 
+@pytest.mark.contract("GEN-3")
+@pytest.mark.parametrize("failing", ["_receive", "close_row"])
+def test_whenever_the_engine_fails_every_request_gets_its_end_once(
+    monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    """In the middle of a batch of messages, or of the rows that a round has ended."""
+    under_test = bench(max_concurrency=4, kv_pages=16)
+    ids = [under_test.submit(prompt_tokens=4, max_output_tokens=8, seed=2) for _ in range(4)]
+    owner = under_test.engine if failing == "_receive" else under_test.program
+    real, calls = getattr(owner, failing), 0
+
+    def fail(*arguments: object) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise RuntimeError("\ud800 the second one")
+        real(*arguments)
+
+    monkeypatch.setattr(owner, failing, fail)
+    assert under_test.engine.run() is False
+    ended = {request_id: under_test.observer.last[request_id] for request_id in ids}
+    assert sum(isinstance(end, Failed) and end.code == "service_unavailable" for end in ended.values()) >= 2
+    (fatal,) = under_test.observer.fatal
+    assert fatal.message.encode()
+
+
+def test_a_program_that_fails_as_it_closes_hides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    under_test = bench(fail_at_unit=3)
+    under_test.submit(seed=2)
+
+    def close() -> None:
+        raise OSError("the device is gone")
+
+    monkeypatch.setattr(under_test.program, "close", close)
+    assert under_test.engine.run() is False
+    (fatal,) = under_test.observer.fatal
+    assert "simulated device" in fatal.message
+
+
 def test_a_drain_can_be_cut_short() -> None:
     under_test = bench()
     request_id = under_test.submit(max_output_tokens=100, seed=2)
