@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -193,3 +194,37 @@ def test_another_effort_is_another_prompt() -> None:
     bodies = [json.dumps(ask("x", reasoning_effort=effort)).encode() for effort in efforts]
     prompts = [frontend.prepare(ninfer_protocol_lower(body=body), ThinkingDefaults()) for body in bodies]
     assert len({prompt.token_ids for prompt in prompts}) == len(efforts) >= 4
+
+
+@pytest.mark.contract("CHAT-14", "OBS-9", "OBS-10", "OBS-11", "OBS-13")
+def test_progress_follows_the_units_of_the_prompt() -> None:
+    answer = {"content": "So.", "prompt_delay_ms": 20}
+    options = {"prefill_chunk": 128}
+    with (
+        scripted_server([answer], chat, options=options) as server,
+        httpx.Client(base_url=server.base_url, timeout=20) as http,
+    ):
+        chunks = data_payloads(http.post(PATH, json=ask("word " * 500, stream=True, return_progress=True)).text)[:-1]
+    kinds = ["progress" if "prompt_progress" in chunk else "other" for chunk in chunks]
+    told = [chunk["prompt_progress"] for chunk in chunks if "prompt_progress" in chunk]
+    total = told[0]["total"]
+    assert [each["processed"] for each in told] == [*range(0, total, 128), total] and total > 500
+    assert all((each["cache"], each["total"]) == (0, total) for each in told)
+    assert told[0]["time_ms"] == 0 and all(b["time_ms"] - a["time_ms"] >= 19 for a, b in pairwise(told))
+    assert kinds[: len(told) + 1] == ["other", *["progress"] * len(told)] and "progress" not in kinds[len(told) + 1 :]
+
+
+@pytest.mark.contract("OBS-8", "OBS-14")
+def test_live_timings_count_what_is_held_back() -> None:
+    """A smile in four bytes, the beginning of a stop string and of a call: none is seen when it is committed."""
+    tokens = [b"a", *(bytes([byte]) for byte in "🙂".encode()), b"STO", b"b", b" <tool", b"_call>", b"c"]
+    answer = {"chunks_b64": [base64.b64encode(token).decode() for token in tokens], "delay_ms": 40}
+    fields = {"enable_thinking": False, "stop": ["STOP"], "stream": True, "timings_per_token": True}
+    with (
+        scripted_server([answer], chat) as server,
+        httpx.Client(base_url=server.base_url, timeout=20) as http,
+    ):
+        chunks = data_payloads(http.post(PATH, json=ask("x", **fields)).text)[:-1]
+    seen = [(chunk["choices"][0]["delta"]["content"], chunk["timings"]["predicted_n"]) for chunk in chunks[1:-1]]
+    assert seen == [("a", 1), ("🙂", 5), ("STOb", 7), (" <tool_call>c", 10)]
+    assert chunks[-1]["timings"]["predicted_n"] == len(tokens) + 1  # and the model's own stop token
