@@ -60,7 +60,8 @@ class ArtifactHeader(msgspec.Struct, frozen=True, kw_only=True):
     `config` is the parsed `config.json`. `resources` are the frontend files byte for byte, by file name
     (`tokenizer.json`, `chat_template.jinja`, `generation_config.json`, ...). `tensors` is the inventory under
     the names the artifact itself uses; a family maps them to its own. `notes` are what a person should know about
-    it, a line each; they are shown with the plan.
+    it, a line each; they are shown with the plan. `file_bytes` are the sizes of the files that hold the weights, in the
+    order of their names; there are none where weights are made on use.
     """
 
     source: str
@@ -69,6 +70,7 @@ class ArtifactHeader(msgspec.Struct, frozen=True, kw_only=True):
     resources: dict[str, bytes]
     tensors: tuple[TensorSpec, ...]
     notes: tuple[str, ...] = ()
+    file_bytes: tuple[int, ...] = ()
 
 
 class WeightSource(Protocol):

@@ -42,13 +42,20 @@ class LedgerLine(msgspec.Struct, frozen=True, kw_only=True):
     formula: str
 
 
+HEADROOM = "headroom"
+"""The ledger line of what is left."""
+
+
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
+    """`device_bytes` are the device's, and the sum of all lines."""
+
     lines: tuple[LedgerLine, ...]
     device_bytes: int
 
     @property
-    def total_bytes(self) -> int:
-        return sum(line.bytes for line in self.lines)
+    def planned_bytes(self) -> int:
+        """What the plan takes of the device: every line but the headroom, which is what it leaves."""
+        return sum(line.bytes for line in self.lines if line.name != HEADROOM)
 
     def line(self, name: str) -> LedgerLine:
         """The line of that name; KeyError when there is none."""
@@ -73,22 +80,42 @@ class Capacities(msgspec.Struct, frozen=True, kw_only=True):
     default_max_tokens: int
 
 
-class Features(msgspec.Struct, frozen=True, kw_only=True):
-    """What is on and what is off, in words a person reads; `off (not built yet)` is said where it is true."""
+class Feature(msgspec.Struct, frozen=True):
+    """Whether something is on, and a remark for a person on why; `not built yet` is said where it is true."""
 
-    cuda_graphs: str
-    prefix_reuse: str
-    speculation: str
-    vision: str
-    tool_calls: str
+    on: bool
+    remark: str = ""
+
+    @property
+    def words(self) -> str:
+        state = "on" if self.on else "off"
+        return f"{state} ({self.remark})" if self.remark else state
+
+
+class Features(msgspec.Struct, frozen=True, kw_only=True):
+    """What is on and what is off."""
+
+    cuda_graphs: Feature
+    prefix_reuse: Feature
+    speculation: Feature
+    vision: Feature
+    tool_calls: Feature
+
+    def items(self) -> tuple[tuple[str, Feature], ...]:
+        """(field, feature) in the order of the fields."""
+        return tuple((name, getattr(self, name)) for name in self.__struct_fields__)
+
+
+UNDECIDING = frozenset({"source", "identity"})
+"""Fields of a plan that decide neither a token nor a byte; `fingerprint` and `pins` stand for the artifact."""
 
 
 class ExecutionPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What will run: every name resolved, every size computed, nothing derived later.
 
-    `digest` identifies the configuration; two runs with one digest are the same. Server settings that change no
-    token and no byte on the device (address, key, logs) are not part of the plan. `compat` is sorted, each name once.
-    `token_domain` is the frontend's.
+    Server settings that change no token and no byte on the device (address, key, logs) are not part of the plan.
+    `fingerprint` is that of the artifact (`ninfer_core.artifact.fingerprint`), by which the engine knows it again.
+    `compat` is sorted, each name once. `token_domain` is the frontend's.
     """
 
     ninfer_version: str
@@ -96,6 +123,7 @@ class ExecutionPlan(msgspec.Struct, frozen=True, kw_only=True):
     pins: tuple[PluginPin, ...]
     source: str
     identity: ArtifactIdentity
+    fingerprint: str
     device: DeviceInfo
     geometry: Geometry
     token_domain: int
@@ -119,5 +147,33 @@ class ExecutionPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> str:
-        """First 12 hex digits of the SHA-256 of the plan's deterministic JSON."""
-        return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()[:12]
+        """First 12 hex digits of the SHA-256 of what decides tokens and bytes, as deterministic JSON: two runs with
+        one digest generate the same and take the same."""
+        return hashlib.sha256(msgspec.json.encode(self._decisive(), order="deterministic")).hexdigest()[:12]
+
+    def _decisive(self) -> dict[str, object]:
+        """The plan without where the artifact lies, what it is called and which of several equal devices it runs on;
+        without the device's size, which has decided pages and capacities already; without who waits how long, and
+        without prose. Every field is here or in UNDECIDING."""
+        device, capacities, template = self.device, self.capacities, self.template
+        return {
+            "ninfer_version": self.ninfer_version,
+            "api": self.api,
+            "pins": self.pins,
+            "fingerprint": self.fingerprint,
+            "device": (device.kind, device.name, device.compute_capability),
+            "geometry": self.geometry,
+            "token_domain": self.token_domain,
+            "activation_dtype": self.activation_dtype,
+            "kv_layout": self.kv_layout,
+            "capacities": msgspec.structs.replace(capacities, max_pending_requests=0, pending_timeout_ms=0),
+            "template": msgspec.structs.replace(template, renderer_reason=""),
+            "thinking": self.thinking,
+            "presets": self.presets,
+            "sampling_overrides": self.sampling_overrides,
+            "greedy": self.greedy,
+            "features": {name: feature.on for name, feature in self.features.items()},
+            "ledger": {line.name: line.bytes for line in self.ledger.lines if line.name != HEADROOM},
+            "compat": self.compat,
+            "tolerant_tool_calls": self.tolerant_tool_calls,
+        }

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ninfer_core.api.artifact import ArtifactHeader, ArtifactIdentity
 from ninfer_core.api.errors import ArtifactInvalid
-from ninfer_core.artifact.handle import ArtifactHandle, FileStore
+from ninfer_core.artifact.handle import ArtifactHandle, FileStore, file_sizes
 from ninfer_core.artifact.json_object import JsonRefused, json_object
 from ninfer_core.artifact.safetensors_file import SafetensorsFile, StoredTensor, read_chunks, read_safetensors
 from ninfer_core.artifact.wording import bounded, quoted
@@ -49,6 +49,7 @@ def open_container(path: Path, source: str) -> ArtifactHandle:
         config=config,
         resources=resources,
         tensors=tuple(found.spec for found in weights.values()),
+        file_bytes=file_sizes(weights.values()),
     )
     return ArtifactHandle(header=header, notes=(), store=FileStore(source=source, tensors=weights))
 

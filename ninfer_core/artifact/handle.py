@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -40,6 +40,12 @@ class ArtifactHandle:
     def weight_bytes(self) -> int:
         """Bytes of all tensors of the artifact; what of them is loaded depends on the plan."""
         return sum(spec.bytes for spec in self.header.tensors)
+
+
+def file_sizes(tensors: Iterable[StoredTensor]) -> tuple[int, ...]:
+    """`ArtifactHeader.file_bytes` of the files that these tensors are in."""
+    by_path = {found.path: found.file_bytes for found in tensors}
+    return tuple(by_path[path] for path in sorted(by_path))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from ninfer_core.api.artifact import ArtifactHeader, ArtifactIdentity, TensorSpec
 from ninfer_core.api.errors import ArtifactInvalid
 from ninfer_core.artifact.container import MAX_RESOURCE_BYTES, RESOURCES, SUFFIX
-from ninfer_core.artifact.handle import ArtifactHandle, FileStore
+from ninfer_core.artifact.handle import ArtifactHandle, FileStore, file_sizes
 from ninfer_core.artifact.json_object import JsonRefused, encodable, json_object
 from ninfer_core.artifact.shards import read_bounded, read_shards
 from ninfer_core.artifact.wording import bounded, some
@@ -46,7 +46,13 @@ def open_directory(path: Path, source: str) -> ArtifactHandle:
         model_id=_model_id(path, config), weights_id=_weights_id(specs), family="", format_version=0
     )
     header = ArtifactHeader(
-        source=source, identity=identity, config=config, resources=resources, tensors=specs, notes=shards.notes
+        source=source,
+        identity=identity,
+        config=config,
+        resources=resources,
+        tensors=specs,
+        notes=shards.notes,
+        file_bytes=file_sizes(shards.tensors.values()),
     )
     return ArtifactHandle(header=header, notes=header.notes, store=FileStore(source=source, tensors=shards.tensors))
 

@@ -62,6 +62,7 @@ def _facts(prepared: Prepared) -> list[tuple[str, str]]:
     index = "" if device.index is None else f" {device.index}"
     facts = [
         ("model", f"{plan.identity.model_id}, weights {plan.identity.weights_id}, computes in {plan.activation_dtype}"),
+        ("artifact", f"fingerprint {plan.fingerprint[:12]}"),
         (
             "layers",
             f"{geometry.layers}, {attention.layers} of them attention: {attention.query_heads} query and "
@@ -150,6 +151,16 @@ def _ledger(plan: ExecutionPlan) -> str:
         )
         for line in plan.ledger.lines
     ]
+    planned = plan.ledger.planned_bytes
+    rows.append(
+        (
+            "planned",
+            f"{planned:>{len(str(total)) + 6},}",
+            _share(planned, total),
+            format_bytes(planned),
+            "all but the headroom",
+        )
+    )
     rows.append(
         ("device", f"{total:>{len(str(total)) + 6},}", _share(total, total), format_bytes(total), plan.device.name)
     )
@@ -161,4 +172,4 @@ def _share(count: int, total: int) -> str:
 
 
 def _features(plan: ExecutionPlan) -> list[tuple[str, str]]:
-    return [(name.replace("_", " "), getattr(plan.features, name)) for name in plan.features.__struct_fields__]
+    return [(name.replace("_", " "), feature.words) for name, feature in plan.features.items()]

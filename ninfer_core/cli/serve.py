@@ -68,5 +68,4 @@ def _log_plan(log: Log, plan: ExecutionPlan) -> None:
         log.debug("plan_plugin", kind=pin.kind, name=pin.name, package=pin.package, version=pin.version)
     for line in plan.ledger.lines:
         log.debug("plan_memory", line=line.name, size=format_bytes(line.bytes), formula=line.formula)
-    features = plan.features
-    log.debug("plan_features", **{name: getattr(features, name) for name in features.__struct_fields__})
+    log.debug("plan_features", **{name: feature.words for name, feature in plan.features.items()})

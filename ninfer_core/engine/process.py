@@ -23,6 +23,7 @@ from typing import BinaryIO
 from ninfer_core.api.errors import GenerationFailed, NinferError, StartFailed
 from ninfer_core.api.frontend import Frontend
 from ninfer_core.artifact import open_artifact
+from ninfer_core.artifact.fingerprint import artifact_fingerprint
 from ninfer_core.artifact.frontend import checked_frontend
 from ninfer_core.engine.inline import BuildProgram, InlineEngine, OnPhase
 from ninfer_core.engine.messages import Cancel, EngineMessage, Event, Fatal, PhaseDone, failed
@@ -168,10 +169,15 @@ def build_engine(start: EngineStart, publisher: Publisher, log: Log) -> InlineEn
     (family,) = resolve_pinned(plan, registry)["family"]
     artifact = open_artifact(start.source, registry)
     header = artifact.header
+    if (found := artifact_fingerprint(header)) != plan.fingerprint:
+        raise StartFailed(
+            f"{plan.source} has changed since the plan was made (fingerprint {plan.fingerprint[:12]} then, {found[:12]} "
+            "now); start again"
+        )
     geometry = family.hook.ninfer_family_geometry(header=header, activation_dtype=plan.activation_dtype)
     frontend = checked_frontend(family, header, geometry)
     if (header.identity, geometry, frontend.token_domain) != (plan.identity, plan.geometry, plan.token_domain):
-        raise StartFailed(f"{plan.source} has changed since the plan was made; start again")
+        raise StartFailed(f"{plan.source} is read otherwise than when the plan was made; start again")
 
     def inline(frontend: Frontend, build_program: BuildProgram) -> InlineEngine:
         return InlineEngine(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ninfer_core.api.errors import Problem
-from ninfer_core.plan.option_sources import range_problems
 from ninfer_core.plan.options import ServeOptions, flag_name, option_infos
 
 CACHE_CAPACITIES = (
@@ -19,8 +18,8 @@ MTP_DRAFT_TOKENS = 5
 
 
 def option_problems(options: ServeOptions) -> list[Problem]:
-    """Everything that is wrong with the options taken by themselves."""
-    return [*range_problems(options), *_conflicts(options), *_not_built(options)]
+    """What options within their ranges say against each other, and those that ask for what is not built."""
+    return [*_conflicts(options), *_not_built(options)]
 
 
 def not_built(what: str, remedy: str) -> Problem:

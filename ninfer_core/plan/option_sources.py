@@ -52,8 +52,14 @@ def load_options(
     return ServeOptions(**collected.values, origins=collected.origins)  # type: ignore[arg-type]
 
 
-def range_problems(options: ServeOptions) -> list[Problem]:
-    """Values out of range, for options that were made by code and not by `load_options`."""
+def check_ranges(options: ServeOptions) -> None:
+    """For options that were made by code and not by `load_options`. Raises PlanRejected with every value that is out
+    of its range."""
+    if problems := _range_problems(options):
+        raise PlanRejected(problems)
+
+
+def _range_problems(options: ServeOptions) -> list[Problem]:
     problems = []
     for name, info in option_infos().items():
         value = getattr(options, name)

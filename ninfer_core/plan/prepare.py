@@ -7,14 +7,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ninfer_core.api.errors import PlanRejected
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.artifact import ArtifactHandle, open_artifact
 from ninfer_core.plan.device import GpuProbe, find_device, probe_gpus
-from ninfer_core.plan.option_rules import option_problems
-from ninfer_core.plan.option_sources import range_problems
+from ninfer_core.plan.option_sources import check_ranges
 from ninfer_core.plan.options import ServeOptions
-from ninfer_core.plan.resolve import Resolution, resolve_for_serving
+from ninfer_core.plan.resolve import Resolution, resolve_selected
 from ninfer_core.plan.selection import select_plugins
 from ninfer_core.plan.settings import ServerSettings, server_settings
 from ninfer_core.plugins.registry import PluginRegistry
@@ -45,14 +43,13 @@ def prepare(
 
     Raises the StartupErrors of `resolve`, and ArtifactInvalid when the artifact cannot be opened.
     """
-    if problems := range_problems(options):
-        raise PlanRejected(problems)
+    check_ranges(options)
     gpus = _needed_probe(options, environment) if probe is None else probe
     device = find_device(options, gpus)
     # Wrong options are worth knowing before an artifact is looked for.
-    select_plugins(options, registry, device, option_problems(options))
+    selection = select_plugins(options, registry, device)
     artifact = open_artifact(options.artifact, registry)
-    resolution = resolve_for_serving(options, registry, artifact.header, device)
+    resolution = resolve_selected(options, selection, registry, artifact.header, device)
     notes = list(artifact.notes)
     if device.kind == "cpu" and options.device is None:
         notes.append(f"planned for the CPU: {gpus.reason}")

@@ -17,25 +17,25 @@ from ninfer_core.api.errors import ArtifactInvalid, PlanRejected, PluginIncompat
 from ninfer_core.api.frontend import Frontend, TemplateCapabilities, ThinkingDefaults
 from ninfer_core.api.geometry import BuildShape, Geometry
 from ninfer_core.api.kv import KVLayout
-from ninfer_core.api.plan import Capacities, DeviceInfo, ExecutionPlan, Features, PluginPin
+from ninfer_core.api.plan import Capacities, DeviceInfo, ExecutionPlan, Feature, Features, PluginPin
 from ninfer_core.api.protocol import Compat
 from ninfer_core.api.request import SamplingOptions
 from ninfer_core.api.version import API_VERSION
+from ninfer_core.artifact.fingerprint import artifact_fingerprint
 from ninfer_core.artifact.frontend import checked_frontend
 from ninfer_core.artifact.inventory import inventory_problems
 from ninfer_core.plan.capacities import fitted_capacities, wanted_capacities
-from ninfer_core.plan.option_rules import option_problems
+from ninfer_core.plan.option_sources import check_ranges
 from ninfer_core.plan.options import ServeOptions
-from ninfer_core.plan.selection import claim_family, require_capabilities, select_plugins
+from ninfer_core.plan.selection import Selection, claim_family, require_capabilities, select_plugins
 from ninfer_core.plan.sizing import Sizing
-from ninfer_core.plugins.capabilities import capability_problems
 from ninfer_core.plugins.loading import LoadedPlugin
 from ninfer_core.plugins.offer import PluginOffer
 from ninfer_core.plugins.registry import PluginRegistry
 
 ENABLED_GROUPS = frozenset({"text"})
 """Tensor groups that this release loads."""
-NOT_BUILT = "off (not built yet)"
+NOT_BUILT = Feature(False, "not built yet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,16 @@ def resolve_for_serving(
     options: ServeOptions, registry: PluginRegistry, header: ArtifactHeader, device: DeviceInfo
 ) -> Resolution:
     """`resolve`, keeping the frontend and the plugins that it had to build."""
-    selection = select_plugins(options, registry, device, option_problems(options))
+    check_ranges(options)
+    return resolve_selected(options, select_plugins(options, registry, device), registry, header, device)
+
+
+def resolve_selected(
+    options: ServeOptions, selection: Selection, registry: PluginRegistry, header: ArtifactHeader, device: DeviceInfo
+) -> Resolution:
+    """`resolve_for_serving` for options that have been checked and a selection made from them."""
     family = claim_family(selection.family, registry, header)
     require_capabilities((family.offer, selection.kv, *selection.protocols), registry)
-    if problems := capability_problems((family.offer, selection.kv, *selection.protocols), registry.offers()):
-        raise PlanRejected(problems)
     kv = registry.load(selection.kv)
     activation_dtype = "float32" if device.kind == "cpu" else "bfloat16"
     geometry = _geometry(family, header, activation_dtype)
@@ -144,6 +149,7 @@ def _freeze(
         pins=pins,
         source=header.source,
         identity=header.identity,
+        fingerprint=artifact_fingerprint(header),
         device=sizing.device,
         geometry=sizing.geometry,
         token_domain=frontend.token_domain,
@@ -180,17 +186,18 @@ def _sampling(options: ServeOptions) -> SamplingOptions:
 
 def _features(options: ServeOptions, device: DeviceInfo, template: TemplateCapabilities) -> Features:
     """A default that names what is not built says so; what the user switched off himself is simply off."""
-    graphs = "off (CPU)" if device.kind == "cpu" else NOT_BUILT
+    off = Feature(False)
+    graphs = Feature(False, "CPU") if device.kind == "cpu" else NOT_BUILT
     return Features(
-        cuda_graphs="off" if options.no_cuda_graph else graphs,
-        prefix_reuse="off" if options.no_prefix_reuse else NOT_BUILT,
-        speculation="off",
-        vision="off",
+        cuda_graphs=off if options.no_cuda_graph else graphs,
+        prefix_reuse=off if options.no_prefix_reuse else NOT_BUILT,
+        speculation=off,
+        vision=off,
         tool_calls=_tool_calls(options, template),
     )
 
 
-def _tool_calls(options: ServeOptions, template: TemplateCapabilities) -> str:
+def _tool_calls(options: ServeOptions, template: TemplateCapabilities) -> Feature:
     if not template.tools:
-        return "off (the template shows no tools)"
-    return "on (tolerant)" if options.tolerant_tool_calls else "on"
+        return Feature(False, "the template shows no tools")
+    return Feature(True, "tolerant" if options.tolerant_tool_calls else "")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ninfer_core.api.artifact import ArtifactHeader
 from ninfer_core.api.errors import PlanRejected, PluginUnknown, Problem, StartupError
 from ninfer_core.api.plan import DeviceInfo
-from ninfer_core.plan.option_rules import not_built
+from ninfer_core.plan.option_rules import not_built, option_problems
 from ninfer_core.plan.options import ServeOptions
 from ninfer_core.plugins.capabilities import capability_problems
 from ninfer_core.plugins.claims import claiming_families
@@ -53,10 +53,9 @@ class _Selector:
         return Problem(code=error.code, message=message, remedy=listing)
 
 
-def select_plugins(
-    options: ServeOptions, registry: PluginRegistry, device: DeviceInfo, known_problems: Sequence[Problem] = ()
-) -> Selection:
-    """What the options name. Raises PlanRejected with `known_problems` and every name that cannot be had."""
+def select_plugins(options: ServeOptions, registry: PluginRegistry, device: DeviceInfo) -> Selection:
+    """What the options name. Raises PlanRejected with every name that cannot be had, and what the options, each within
+    its range, say against each other."""
     selector = _Selector(options, registry, device.kind)
     kv = selector.select("kv", "kv_dtype", options.kv_dtype)
     family = None if options.family is None else selector.select("family", "family", options.family)
@@ -64,7 +63,7 @@ def select_plugins(
     if options.spec is not None and selector.select("spec", "spec", options.spec) is not None:
         what = f"speculative decoding, which {options.origin('spec')} asks for,"
         selector.problems.append(not_built(what, "leave --spec out"))
-    problems = [*known_problems, *selector.problems]
+    problems = [*option_problems(options), *selector.problems]
     if problems or kv is None:
         raise PlanRejected(problems)
     return Selection(kv=kv, family=family, protocols=protocols)

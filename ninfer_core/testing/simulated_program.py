@@ -24,7 +24,7 @@ from ninfer_core.api.frontend import (
 )
 from ninfer_core.api.geometry import AttentionGeometry, Geometry
 from ninfer_core.api.kv import KVLayout, KVPlane
-from ninfer_core.api.plan import Capacities, DeviceInfo, ExecutionPlan, Features, Ledger
+from ninfer_core.api.plan import Capacities, DeviceInfo, ExecutionPlan, Feature, Features, Ledger
 from ninfer_core.api.request import Channel, GenerationRequest, SamplingOptions, TemplateOptions, ToolDefinition
 from ninfer_core.program.contract import RowRound, RowSetup
 from ninfer_core.program.pages import PagePool
@@ -288,7 +288,7 @@ def simulated_plan(
     prefill_chunk: int = 128,
 ) -> ExecutionPlan:
     """A plan for the simulated program: honest capacities, no bytes."""
-    frontend = SimulatedFrontend()
+    frontend, off = SimulatedFrontend(), Feature(False)
     return ExecutionPlan(
         ninfer_version="0",
         api=1,
@@ -325,7 +325,8 @@ def simulated_plan(
         presets=frontend.presets,
         sampling_overrides=SamplingOptions(),
         greedy=False,
-        features=Features(cuda_graphs="off", prefix_reuse="off", speculation="off", vision="off", tool_calls="off"),
+        fingerprint="0" * 64,
+        features=Features(cuda_graphs=off, prefix_reuse=off, speculation=off, vision=off, tool_calls=off),
         ledger=Ledger(lines=(), device_bytes=0),
     )
 

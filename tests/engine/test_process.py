@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -22,6 +24,7 @@ from ninfer_core.api.errors import ErrorCategory, RequestError
 from ninfer_core.api.frontend import ChannelText
 from ninfer_core.api.service import Admitted, Finished, TextDelta
 from ninfer_core.artifact import open_artifact
+from ninfer_core.artifact.safetensors_file import read_safetensors
 from ninfer_core.engine.inline import InlineEngine
 from ninfer_core.engine.messages import (
     Cancel,
@@ -35,6 +38,7 @@ from ninfer_core.engine.messages import (
     Shutdown,
     Submit,
     failed,
+    pack_token_ids,
 )
 from ninfer_core.engine.process import Publisher
 from ninfer_core.engine.wire import BlockingReader, EngineStart, encode_frame, engine_decoder
@@ -112,7 +116,7 @@ def submit(request_id: int, max_output_tokens: int = 30) -> Submit:
     now = time.monotonic()
     return Submit(
         request_id=request_id,
-        token_ids=(65, 66, 67),
+        prompt=pack_token_ids((65, 66, 67)),
         initial_channel="content",
         sampling=sampling(request_id),
         max_output_tokens=max_output_tokens,
@@ -208,7 +212,27 @@ def test_a_tokenizer_smaller_than_the_embedding_starts_and_another_one_is_refuse
     engine.send(EngineStart(plan=plan, source=subject.source, log_level="off"))
     (fatal,) = engine.until_end()
     assert isinstance(fatal, Fatal)
-    assert fatal.code == "start_failed" and "has changed since the plan was made" in fatal.message
+    assert fatal.code == "start_failed" and "is read otherwise" in fatal.message
+
+
+def test_an_artifact_that_was_replaced_after_the_plan_is_refused(
+    subject: Subject, engine: EngineProcess, tmp_path: Path
+) -> None:
+    source = Path(subject.source)
+    container = read_safetensors(source)
+    metadata = {**container.metadata}
+    other = tmp_path / "tiny.ninfer"
+    (length,) = struct.unpack("<Q", source.read_bytes()[:8])
+    header = json.loads(source.read_bytes()[8 : 8 + length])
+    header["__metadata__"] = {**metadata, "remark": "longer"}
+    rewritten = json.dumps(header).encode()
+    rewritten += b" " * (-len(rewritten) % 8)
+    other.write_bytes(struct.pack("<Q", len(rewritten)) + rewritten + source.read_bytes()[8 + length :])
+    engine.send(EngineStart(plan=subject.plan, source=str(other), log_level="off"))
+    (fatal,) = engine.until_end()
+    assert isinstance(fatal, Fatal)
+    assert fatal.code == "start_failed"
+    assert f"fingerprint {subject.plan.fingerprint[:12]} then" in fatal.message
 
 
 def test_a_shutdown_while_loading_ends_the_process(subject: Subject, engine: EngineProcess) -> None:

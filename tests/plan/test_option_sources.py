@@ -8,7 +8,7 @@ import pytest
 
 from ninfer_core.api.errors import PlanRejected, Problem
 from ninfer_core.plan.option_info import SecretText
-from ninfer_core.plan.option_sources import LARGEST_FILE_BYTES, load_options, range_problems
+from ninfer_core.plan.option_sources import LARGEST_FILE_BYTES, check_ranges, load_options
 from ninfer_core.plan.options import ServeOptions
 
 
@@ -186,6 +186,8 @@ def test_the_trust_filter_is_no_option() -> None:
 
 def test_options_made_by_code_are_checked_too() -> None:
     options = ServeOptions(max_concurrency=9, temperature=float("nan"), device="gpu", cors=1, protocols=())  # type: ignore[arg-type]
-    found = {problem.message.split(" ")[0] for problem in range_problems(options)}
+    with pytest.raises(PlanRejected) as caught:
+        check_ranges(options)
+    found = {problem.message.split(" ")[0] for problem in caught.value.problems}
     assert found == {"--max-concurrency", "--temperature", "--device", "--cors", "--protocols"}
-    assert range_problems(ServeOptions()) == []
+    check_ranges(ServeOptions())

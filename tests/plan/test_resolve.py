@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ninfer_core.api.artifact import ArtifactHeader, TensorSpec
 from ninfer_core.api.errors import ArtifactInvalid, PlanRejected
-from ninfer_core.api.plan import ExecutionPlan
+from ninfer_core.api.plan import UNDECIDING, ExecutionPlan, Feature
 from ninfer_core.plan.option_info import SecretText
 from ninfer_core.plan.options import ServeOptions, option_infos
 from ninfer_core.plan.resolve import resolve, resolve_for_serving
@@ -24,12 +24,8 @@ BEHAVIOUR: dict[str, Any] = {
     "max_context": 4096,
     "kv_capacity": "auto",
     "max_concurrency": 2,
-    "max_pending_requests": 17,
-    "pending_timeout_ms": 1,
     "prefill_chunk": 128,
     "default_max_tokens": 100,
-    "no_cuda_graph": True,
-    "no_prefix_reuse": True,
     "no_thinking": True,
     "preserve_thinking": True,
     "default_thinking_budget": 128,
@@ -44,8 +40,12 @@ BEHAVIOUR: dict[str, Any] = {
     "compat": ("codex",),
     "tolerant_tool_calls": True,
 }
-"""An option that changes what is generated, how much fits or who waits, with a value that is not its default."""
+"""An option that changes what is generated or how much fits, with a value that is not its default."""
 SERVER: dict[str, Any] = {
+    "max_pending_requests": 17,
+    "pending_timeout_ms": 1,
+    "no_cuda_graph": True,
+    "no_prefix_reuse": True,
     "host": "0.0.0.0",
     "port": 1,
     "api_key": SecretText("hunter2"),
@@ -58,7 +58,7 @@ SERVER: dict[str, Any] = {
     "log_level": "debug",
     "log_stats_interval_ms": 0,
 }
-"""An option that changes none of that."""
+"""An option that changes none of that. What two of them switch off is off anyway, as long as it is not built."""
 NAMES = {"artifact", "family", "protocols", "device", "assume_device_memory", "kv_dtype", "spec"}
 """Options that reach the plan as pins, device or artifact."""
 
@@ -89,6 +89,48 @@ def test_digest_depends_on_behaviour_alone(
         assert (changed.digest == plain.digest) is same, name
 
 
+ELSEWHERE: dict[str, Any] = {"index": 1, "memory_bytes": 5 * 2**30}
+
+
+def test_digest_is_not_of_places_names_and_prose(registry: PluginRegistry, toy: Any) -> None:
+    replace = msgspec.structs.replace
+    options, header = ServeOptions(), toy.header()
+    plan = resolve(options, registry, header, toy.cuda())
+    renamed = replace(header, source="elsewhere.ninfer", identity=replace(header.identity, model_id="other"))
+    elsewhere = resolve(options, registry, renamed, replace(toy.cuda(), **ELSEWHERE))
+    reworded = replace(
+        plan,
+        features=replace(plan.features, vision=Feature(plan.features.vision.on, "for a reason")),
+        template=replace(plan.template, renderer_reason="for another"),
+        ledger=replace(plan.ledger, lines=tuple(replace(line, formula="") for line in plan.ledger.lines)),
+    )
+    assert plan.digest == elsewhere.digest == reworded.digest
+    assert plan != elsewhere
+
+
+def test_digest_is_of_the_artifact_the_features_and_every_byte(registry: PluginRegistry, toy: Any) -> None:
+    replace = msgspec.structs.replace
+    plan = resolve(ServeOptions(), registry, toy.header(), toy.cuda())
+    lines = plan.ledger.lines
+    grown = tuple(replace(line, bytes=line.bytes + (line.name == "workspace")) for line in lines)
+    others = {
+        "weights": resolve(ServeOptions(), registry, replace(toy.header(), file_bytes=(9,)), toy.cuda()),
+        "device": replace(plan, device=replace(plan.device, name="another GPU")),
+        "feature": replace(plan, features=replace(plan.features, vision=Feature(True))),
+        "bytes": replace(plan, ledger=replace(plan.ledger, lines=grown)),
+        "pin": replace(plan, pins=(replace(plan.pins[0], version="1.1"), *plan.pins[1:])),
+        "renderer": replace(plan, template=replace(plan.template, renderer="structured")),
+        "domain": replace(plan, token_domain=plan.token_domain - 1),
+    }
+    assert len({plan.digest, *(other.digest for other in others.values())}) == 1 + len(others)
+
+
+def test_every_field_of_a_plan_is_in_its_digest_or_said_not_to_be(registry: PluginRegistry, toy: Any) -> None:
+    plan = resolve(ServeOptions(), registry, toy.header(), toy.cpu())
+    assert set(plan._decisive()) | UNDECIDING == set(ExecutionPlan.__struct_fields__)
+    assert set(plan._decisive()).isdisjoint(UNDECIDING)
+
+
 @given(chosen=st.sets(st.sampled_from(sorted(BEHAVIOUR))))
 @HYPOTHESIS
 def test_plan_survives_its_json(chosen: set[str], registry: PluginRegistry, toy: Any) -> None:
@@ -115,7 +157,8 @@ def test_ledger_adds_up_to_the_device(
         max_concurrency=rows, max_context=max_context, prefill_chunk=128 * chunk, kv_capacity=capacity
     )
     plan = resolve(options, registry, toy.header(), device)
-    assert plan.ledger.total_bytes == plan.ledger.device_bytes == device.memory_bytes
+    assert plan.ledger.planned_bytes + plan.ledger.line("headroom").bytes == device.memory_bytes
+    assert plan.ledger.device_bytes == device.memory_bytes
     names = [line.name for line in plan.ledger.lines]
     assert names == [
         "device_context",
@@ -135,9 +178,15 @@ def test_ledger_adds_up_to_the_device(
     assert bytes_of["recurrent_state"] == rows * 6 * (3 * 96 * value_bytes + 4 * 16 * 16 * 4)
     assert bytes_of["round_records"] == rows * 6 * 4 * 16 * 4
     assert bytes_of["device_context"] == (720 * 2**20 if cuda else 0)
-    # block tables and counters are int32; the rest of a row's inputs is small
-    tables = rows * 4 * (-(-max_context // 64) + 512)
-    assert 0 <= bytes_of["row_buffers"] - tables <= rows * 256
+    # block table and counters are int32; length, three inputs, one candidate, seed and top_k int64; 5 sampler settings
+    assert bytes_of["row_buffers"] == rows * (4 * (-(-max_context // 64) + 512) + 8 * (1 + 3 + 1 + 1 + 1) + 4 * 5)
+    prefill = min(128 * chunk, max_context)
+    family = prefill * 4096 + rows * 8192 + max_context * 16
+    # last output; logits of the padding class in float32; counts, penalties and keys of every logit
+    sampling = max(prefill, rows) * 64 * value_bytes + max(rows, 8) * 512 * 4 + rows * 512 * 60
+    assert bytes_of["workspace"] == max(family, sampling)
+    assert bytes_of["graph_allowance"] == 0
+    assert plan.ledger.planned_bytes == sum(bytes_of.values()) - bytes_of["headroom"]
 
 
 @pytest.mark.contract("OPT-45")
@@ -161,12 +210,12 @@ def test_what_a_plan_says(registry: PluginRegistry, toy: Any) -> None:
 @pytest.mark.contract("OPT-29", "OPT-30")
 def test_what_is_off_and_why(registry: PluginRegistry, toy: Any) -> None:
     default = resolve(ServeOptions(), registry, toy.header(), toy.cuda()).features
-    assert default.cuda_graphs == default.prefix_reuse == "off (not built yet)"
-    assert default.speculation == default.vision == "off"
+    assert default.cuda_graphs.words == default.prefix_reuse.words == "off (not built yet)"
+    assert default.speculation.words == default.vision.words == "off"
     chosen = ServeOptions(no_cuda_graph=True, no_prefix_reuse=True)
     features = resolve(chosen, registry, toy.header(), toy.cuda()).features
-    assert features.cuda_graphs == features.prefix_reuse == "off"
-    assert resolve(ServeOptions(), registry, toy.header(), toy.cpu()).features.cuda_graphs == "off (CPU)"
+    assert features.cuda_graphs.words == features.prefix_reuse.words == "off"
+    assert resolve(ServeOptions(), registry, toy.header(), toy.cpu()).features.cuda_graphs.words == "off (CPU)"
 
 
 def test_the_frontend_is_kept_for_serving(registry: PluginRegistry, toy: Any) -> None:
@@ -185,6 +234,12 @@ def test_options_and_plugin_names_are_refused_together(registry: PluginRegistry,
         resolve(options, registry, toy.header(), toy.cpu())
     codes = sorted(problem.code for problem in caught.value.problems)
     assert codes == ["not_built_yet"] * 3 + ["plugin_unknown"] * 3
+
+
+def test_ranges_are_checked_first_and_each_problem_is_said_once(registry: PluginRegistry, toy: Any) -> None:
+    with pytest.raises(PlanRejected) as caught:
+        resolve(ServeOptions(max_concurrency=0, min_p=2.0, vision=True), registry, toy.header(), toy.cpu())
+    assert [problem.code for problem in caught.value.problems] == ["option_invalid"] * 2
 
 
 def test_wrong_tensors_are_refused_before_anything_else(registry: PluginRegistry, toy: Any) -> None:
@@ -282,4 +337,5 @@ def test_tolerant_tool_calls_are_part_of_the_plan(registry: PluginRegistry, toy:
     )
     assert (plain.tolerant_tool_calls, tolerant.tolerant_tool_calls) == (False, True)
     assert plain.digest != tolerant.digest
-    assert plain.template.tools == (plain.features.tool_calls == "on")
+    assert plain.template.tools == plain.features.tool_calls.on
+    assert (plain.features.tool_calls.words, tolerant.features.tool_calls.words) == ("on", "on (tolerant)")

@@ -88,13 +88,13 @@ def test_nothing_to_serve_with(toy: Any, registry: PluginRegistry) -> None:
     assert "no protocol plugin" in problem.message
 
 
-def test_problems_found_before_are_reported_with_them(toy: Any, registry: PluginRegistry) -> None:
-    earlier = Problem(code="option_conflict", message="m", remedy="r")
+def test_conflicts_of_options_are_reported_with_them_once(toy: Any, registry: PluginRegistry) -> None:
+    conflict = {"device": "cpu", "assume_device_memory": 1 << 30}
     with pytest.raises(PlanRejected) as caught:
-        select_plugins(ServeOptions(kv_dtype="fp8"), registry, toy.cpu(), [earlier])
+        select_plugins(ServeOptions(kv_dtype="fp8", **conflict), registry, toy.cpu())
     assert [problem.code for problem in caught.value.problems] == ["option_conflict", "not_built_yet"]
     with pytest.raises(PlanRejected):
-        select_plugins(ServeOptions(), registry, toy.cpu(), [earlier])
+        select_plugins(ServeOptions(**conflict), registry, toy.cpu())
 
 
 def test_family_that_claims(registry: PluginRegistry, toy: Any) -> None:
