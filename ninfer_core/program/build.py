@@ -13,9 +13,10 @@ from ninfer_core.api.artifact import ArtifactHeader, WeightSource
 from ninfer_core.api.errors import StartFailed
 from ninfer_core.api.kv import KVCodec
 from ninfer_core.api.model import Model
-from ninfer_core.api.plan import ExecutionPlan
+from ninfer_core.api.plan import DeviceInfo, ExecutionPlan
 from ninfer_core.plan.pins import resolve_pinned
 from ninfer_core.plan.sizing import build_shape
+from ninfer_core.plan.units import format_bytes
 from ninfer_core.plugins.registry import PluginRegistry
 from ninfer_core.program.contract import RowRound, RowSetup, Sampling
 from ninfer_core.program.pools import allocate_pools
@@ -35,8 +36,14 @@ second for one row and 18 for eight; with one thread 30 to 44 and 16 to 24. Thre
 with single matrices gained nothing from the second thread up to 2048 x 2048."""
 
 
+MEMORY_TOLERANCE = 0.02
+"""Share by which a device's memory may differ between CUDA and the management library that plans are made with: they
+count differently what the driver keeps for itself."""
+
+
 def device_of(plan: ExecutionPlan) -> torch.device:
-    """The device that the plan is for. Raises StartFailed when this machine does not have it."""
+    """The device that the plan is for. Raises StartFailed when this machine does not have it, or has another one under
+    its number."""
     if plan.device.kind == "cpu":
         return torch.device("cpu")
     if not torch.cuda.is_available():
@@ -44,7 +51,24 @@ def device_of(plan: ExecutionPlan) -> torch.device:
             f"the plan is for {plan.device.name}, and torch finds no CUDA device here; "
             "plan with --device cpu, or install a CUDA build of torch"
         )
-    return torch.device(plan.device.kind, plan.device.index or 0)
+    index, count = plan.device.index or 0, torch.cuda.device_count()
+    if index >= count:
+        raise StartFailed(f"the plan is for CUDA device {index} ({plan.device.name}), and torch finds {count}")
+    properties = torch.cuda.get_device_properties(index)
+    _check_device(plan.device, properties.name, properties.total_memory)
+    return torch.device("cuda", index)
+
+
+def _check_device(planned: DeviceInfo, name: str, memory_bytes: int) -> None:
+    """Hold what torch finds at the plan's index to the plan: a wrong order of devices is noticed before it costs."""
+    close = abs(memory_bytes - planned.memory_bytes) <= MEMORY_TOLERANCE * planned.memory_bytes
+    if name == planned.name and close:
+        return
+    raise StartFailed(
+        f"the plan is for {planned.name} with {format_bytes(planned.memory_bytes)} as CUDA device {planned.index}, and "
+        f"torch finds {name} with {format_bytes(memory_bytes)} there; number devices by bus (CUDA_DEVICE_ORDER="
+        "PCI_BUS_ID), choose another --device, or plan without --assume-device-memory"
+    )
 
 
 def settle_threads(plan: ExecutionPlan, device: torch.device, environment: Mapping[str, str] = os.environ) -> None:

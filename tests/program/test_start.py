@@ -10,7 +10,11 @@ def test_what_the_user_has_set_stands() -> None:
     environment = {"OMP_WAIT_POLICY": "active"}
     settle_environment("cpu", environment)
     settle_environment("cuda", environment)
-    assert environment == {"OMP_WAIT_POLICY": "active", "PYTORCH_ALLOC_CONF": "expandable_segments:True"}
+    assert environment == {
+        "OMP_WAIT_POLICY": "active",
+        "PYTORCH_ALLOC_CONF": "expandable_segments:True",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }
 
 
 def test_the_way_in_comes_before_torch() -> None:
