@@ -143,13 +143,17 @@ class ServerOverloaded(RequestError):
 
 
 class RequestQueueTimeout(RequestError):
-    """The pending deadline passed before admission (contract EXEC-5)."""
+    """The pending deadline passed before admission, or with `counting` before a prompt was counted (EXEC-5)."""
 
     code = "request_queue_timeout"
     category = ErrorCategory.TIMEOUT
 
-    def __init__(self, *, waited_ms: int) -> None:
-        super().__init__(f"the request waited {waited_ms} ms without being admitted (--pending-timeout-ms)")
+    def __init__(self, *, waited_ms: int, counting: bool = False) -> None:
+        super().__init__(
+            f"the prompt was not counted within {waited_ms} ms (--pending-timeout-ms); send less, or try again later"
+            if counting
+            else f"the request waited {waited_ms} ms without being admitted (--pending-timeout-ms)"
+        )
         self.waited_ms = waited_ms
 
 

@@ -7,8 +7,8 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
-from ninfer_core.api.frontend import PreparedPrompt, TemplateCapabilities, ToolCallReport
-from ninfer_core.api.request import Channel, GenerationRequest
+from ninfer_core.api.frontend import TemplateCapabilities, ToolCallReport
+from ninfer_core.api.request import Channel, GenerationRequest, TemplateOptions
 
 Scope = Mapping[str, object]
 """What ASGI says about one HTTP request."""
@@ -112,7 +112,8 @@ class Generation(Protocol):
     RequestError. `aclose` cancels what is still running and may be called at any
     time."""
 
-    prompt: PreparedPrompt
+    resolved: TemplateOptions
+    """What the prompt was rendered with: no None left in what the template exposes."""
 
     def __aiter__(self) -> AsyncIterator[GenerationEvent]: ...
 

@@ -62,7 +62,6 @@ class Engine:
         self._clock = clock
         self._max_context = capacities.max_context
         self._pool_tokens = capacities.kv_pages * capacities.page_tokens
-        self._vocabulary_rows = plan.geometry.vocabulary_rows
         self._stop_token_ids = frozenset(frontend.stop_token_ids)
         self._control_ids = frontend.thinking_control_ids
         self._capacity = capacities.max_concurrency + capacities.max_pending_requests
@@ -168,10 +167,7 @@ class Engine:
             raise ContextLengthExceeded(prompt_tokens=prompt_tokens, max_context=self._max_context)
         if prompt_tokens == 0:
             raise InvalidPrompt("the prompt has no tokens; send at least one message", param="messages")
-        if min(submit.token_ids) < 0 or max(submit.token_ids) >= self._vocabulary_rows:
-            raise InvalidPrompt(
-                f"the prompt holds token ids outside 0..{self._vocabulary_rows - 1}; tokenizer and model do not match"
-            )
+        assert submit.max_output_tokens >= 0, "an answer of less than nothing would take another request's pages"
         room = self._max_context - prompt_tokens
         limit = min(submit.max_output_tokens, room)
         if prompt_tokens + limit > self._pool_tokens:

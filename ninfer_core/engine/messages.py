@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Sequence
+
 import msgspec
 
 from ninfer_core.api.errors import ErrorCategory, RequestError, RequestQueueTimeout
@@ -12,11 +15,12 @@ from ninfer_core.program.contract import Sampling
 
 class Submit(msgspec.Struct, frozen=True, kw_only=True, tag="submit"):
     """One prepared request. `deadline_monotonic` bounds the wait for admission on the system-wide monotonic clock;
-    `received_monotonic` is when the front took it in. `thinking_budget` is in tokens, 1 or more, and of use only where
-    `initial_channel` is `reasoning`."""
+    `received_monotonic` is when the front took it in. `prompt` is token ids as int32, each of which the front has held
+    against the vocabulary: the engine's thread walks no million numbers. `thinking_budget` is in tokens, 1 or more,
+    and of use only where `initial_channel` is `reasoning`."""
 
     request_id: int
-    token_ids: tuple[int, ...]
+    prompt: bytes
     initial_channel: Channel
     sampling: Sampling
     max_output_tokens: int
@@ -25,6 +29,16 @@ class Submit(msgspec.Struct, frozen=True, kw_only=True, tag="submit"):
     received_monotonic: float
     deadline_monotonic: float
     thinking_budget: int | None = None
+
+    @property
+    def token_ids(self) -> memoryview[int]:
+        """A view of `prompt`, to be sliced."""
+        return memoryview(self.prompt).cast("i")
+
+
+def pack_token_ids(token_ids: Sequence[int]) -> bytes:
+    """As `Submit.prompt`. Raises OverflowError for an id beyond int32."""
+    return array("i", token_ids).tobytes()
 
 
 class Cancel(msgspec.Struct, frozen=True, kw_only=True, tag="cancel"):

@@ -6,7 +6,8 @@ import time
 from collections.abc import AsyncIterator, Callable
 
 from ninfer_core.api.errors import GenerationFailed, RequestCancelled, RequestError
-from ninfer_core.api.frontend import PreparedPrompt, ToolCallReport
+from ninfer_core.api.frontend import ToolCallReport
+from ninfer_core.api.request import TemplateOptions
 from ninfer_core.api.service import Finished, GenerationEvent, Usage
 from ninfer_core.serving.output_stage import OutputStage
 from ninfer_core.serving.places import Place
@@ -19,14 +20,14 @@ class EngineGeneration:
 
     def __init__(
         self,
-        prompt: PreparedPrompt,
+        resolved: TemplateOptions,
         events: RequestEvents,
         stage: OutputStage,
         log: RequestLog,
         cancel: Callable[[], None],
         place: Place,
     ) -> None:
-        self.prompt = prompt
+        self.resolved = resolved
         self._events = events
         self._stage = stage
         self._log = log

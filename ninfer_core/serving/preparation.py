@@ -5,16 +5,48 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
-from ninfer_core.api.errors import RequestQueueTimeout
-from ninfer_core.api.frontend import Frontend, PreparedPrompt, ThinkingDefaults
-from ninfer_core.api.request import GenerationRequest
+from ninfer_core.api.errors import InvalidPrompt, RequestQueueTimeout
+from ninfer_core.api.frontend import Frontend, ThinkingDefaults
+from ninfer_core.api.request import Channel, GenerationRequest, TemplateOptions
 from ninfer_core.api.service import Result
+from ninfer_core.engine.messages import pack_token_ids
 
 MAX_THREADS = 4
 """The tokenizer releases the interpreter lock; beyond a few threads rendering is what waits for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedPrompt:
+    """What is needed of a prompt once it has been rendered. `token_ids` are int32; its text is let go of."""
+
+    token_ids: bytes
+    tokens: int
+    initial_channel: Channel
+    resolved: TemplateOptions
+
+
+def encode_prompt(frontend: Frontend, request: GenerationRequest, defaults: ThinkingDefaults) -> EncodedPrompt:
+    """Raises what the frontend raises, and InvalidPrompt for ids that are no tokens."""
+    prompt = frontend.prepare(request, defaults)
+    return EncodedPrompt(
+        token_ids=_packed(prompt.token_ids, frontend.token_domain),
+        tokens=len(prompt.token_ids),
+        initial_channel=prompt.initial_channel,
+        resolved=prompt.resolved,
+    )
+
+
+def _packed(token_ids: Sequence[int], token_domain: int) -> bytes:
+    """Nobody looks at the single ids after this: one that is no token would read beyond the embedding."""
+    if token_ids and (min(token_ids) < 0 or max(token_ids) >= token_domain):
+        raise InvalidPrompt(
+            f"the prompt holds token ids outside 0..{token_domain - 1}; tokenizer and model do not match"
+        )
+    return pack_token_ids(token_ids)
 
 
 class Preparation:
@@ -37,11 +69,11 @@ class Preparation:
         received_monotonic: float,
         deadline_monotonic: float,
         on_done: Callable[[], None],
-    ) -> PreparedPrompt:
-        """Raises what the frontend raises, and RequestQueueTimeout past the deadline."""
+    ) -> EncodedPrompt:
+        """Raises what `encode_prompt` raises, and RequestQueueTimeout past the deadline."""
         try:
             async with asyncio.timeout(max(0.0, deadline_monotonic - time.monotonic())):
-                return await self.run(lambda: self._frontend.prepare(request, self._defaults), on_done)
+                return await self.run(lambda: encode_prompt(self._frontend, request, self._defaults), on_done)
         except TimeoutError:
             waited_ms = round((time.monotonic() - received_monotonic) * 1000)
             raise RequestQueueTimeout(waited_ms=waited_ms) from None

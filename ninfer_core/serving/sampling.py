@@ -7,12 +7,12 @@ from typing import Protocol
 
 import msgspec
 
-from ninfer_core.api.frontend import PreparedPrompt
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.api.request import GenerationRequest, SamplingOptions
 from ninfer_core.engine.scripted.answers import AnswerChooser, answer_seed
 from ninfer_core.engine.scripted.script import Script
 from ninfer_core.program.contract import Sampling
+from ninfer_core.serving.preparation import EncodedPrompt
 
 TOP_K_CAP = 20
 """The sampler looks at no more tokens than this; `top_k` 0 asks for it (contract CHAT-10)."""
@@ -44,7 +44,7 @@ def resolve_sampling(plan: ExecutionPlan, request: SamplingOptions, *, thinking:
 class SamplingSource(Protocol):
     """The sampler settings of one prepared request. Raises a RequestError."""
 
-    def __call__(self, request: GenerationRequest, prompt: PreparedPrompt) -> Sampling: ...
+    def __call__(self, request: GenerationRequest, prompt: EncodedPrompt) -> Sampling: ...
 
 
 class PlanSampling:
@@ -53,7 +53,7 @@ class PlanSampling:
     def __init__(self, plan: ExecutionPlan) -> None:
         self._plan = plan
 
-    def __call__(self, request: GenerationRequest, prompt: PreparedPrompt) -> Sampling:
+    def __call__(self, request: GenerationRequest, prompt: EncodedPrompt) -> Sampling:
         return resolve_sampling(self._plan, request.sampling, thinking=bool(prompt.resolved.enable_thinking))
 
 
@@ -64,7 +64,7 @@ class ScriptedSampling:
         self._sampling = PlanSampling(plan)
         self._chooser = AnswerChooser(script)
 
-    def __call__(self, request: GenerationRequest, prompt: PreparedPrompt) -> Sampling:
+    def __call__(self, request: GenerationRequest, prompt: EncodedPrompt) -> Sampling:
         seed = answer_seed(self._chooser.choose(request), prompt.initial_channel)
         return msgspec.structs.replace(self._sampling(request, prompt), seed=seed)
 

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from ninfer_core.api.errors import (
     ContextLengthExceeded,
     RequestError,
+    RequestQueueTimeout,
     ServerOverloaded,
     ServiceUnavailable,
 )
-from ninfer_core.api.frontend import Frontend, PreparedPrompt
+from ninfer_core.api.frontend import Frontend
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.api.request import GenerationRequest, MediaPart
 from ninfer_core.api.service import Result, Scope, ServedModel
@@ -23,7 +24,8 @@ from ninfer_core.serving.exchange import exchange_end
 from ninfer_core.serving.generation import EngineGeneration, RequestLog
 from ninfer_core.serving.output_stage import OutputStage
 from ninfer_core.serving.places import Place, Places
-from ninfer_core.serving.preparation import Preparation
+from ninfer_core.serving.preparation import EncodedPrompt, Preparation
+from ninfer_core.serving.request_checks import check_request
 from ninfer_core.serving.sampling import PlanSampling, SamplingSource
 from ninfer_core.telemetry import Log
 
@@ -102,12 +104,15 @@ class EngineService:
             end.add(place.let_go)
 
     async def count_tokens(self, request: GenerationRequest) -> int:
+        check_request(request)
         place = self._take(self._counting)
         try:
             prompt = await self._prepare(self._counting_preparation, request, time.monotonic(), place)
+        except RequestQueueTimeout as error:
+            raise RequestQueueTimeout(waited_ms=error.waited_ms, counting=True) from None
         finally:
             place.let_go()
-        return len(prompt.token_ids)
+        return prompt.tokens
 
     async def close(self) -> None:
         await self._preparation.close()
@@ -121,6 +126,7 @@ class EngineService:
     async def _start(
         self, request: GenerationRequest, request_id: int, received: float, place: Place
     ) -> EngineGeneration:
+        check_request(request)
         self._refuse_hopeless(request)
         prompt = self._checked(await self._prepare(self._preparation, request, received, place))
         submit = self._submit(request, prompt, request_id, received)
@@ -132,10 +138,10 @@ class EngineService:
             place.let_go()
             raise
         place.hold()
-        self._log.info("request_started", id=request_id, prompt_tokens=len(prompt.token_ids))
+        self._log.info("request_started", id=request_id, prompt_tokens=prompt.tokens)
         parser = self._frontend.output_parser(request.tools, tolerant=self._plan.tolerant_tool_calls)
         return EngineGeneration(
-            prompt,
+            prompt.resolved,
             events,
             OutputStage(parser),
             RequestLog(self._log, request_id, received),
@@ -145,7 +151,7 @@ class EngineService:
 
     async def _prepare(
         self, preparation: Preparation, request: GenerationRequest, received: float, place: Place
-    ) -> PreparedPrompt:
+    ) -> EncodedPrompt:
         _refuse_media(request)
         if request.tools and not self.model.capabilities.tools:
             raise RequestError(
@@ -172,19 +178,19 @@ class EngineService:
         if fewest > self.model.max_context:
             raise ContextLengthExceeded(prompt_tokens=fewest, max_context=self.model.max_context, at_least=True)
 
-    def _checked(self, prompt: PreparedPrompt) -> PreparedPrompt:
+    def _checked(self, prompt: EncodedPrompt) -> EncodedPrompt:
         """A prompt of exactly the ceiling fits; it just leaves no room for an answer (contract MEDIA-2)."""
-        if len(prompt.token_ids) > self.model.max_context:
-            raise ContextLengthExceeded(prompt_tokens=len(prompt.token_ids), max_context=self.model.max_context)
+        if prompt.tokens > self.model.max_context:
+            raise ContextLengthExceeded(prompt_tokens=prompt.tokens, max_context=self.model.max_context)
         return prompt
 
-    def _submit(self, request: GenerationRequest, prompt: PreparedPrompt, request_id: int, received: float) -> Submit:
+    def _submit(self, request: GenerationRequest, prompt: EncodedPrompt, request_id: int, received: float) -> Submit:
         limit = request.max_output_tokens
         if limit is None:
             limit = self._plan.capacities.default_max_tokens
         return Submit(
             request_id=request_id,
-            token_ids=prompt.token_ids,
+            prompt=prompt.token_ids,
             initial_channel=prompt.initial_channel,
             sampling=self._sampling(request, prompt),
             # The context is the tighter bound from here on: the engine clips exactly and says which one it was.
@@ -196,7 +202,7 @@ class EngineService:
             thinking_budget=self._thinking_budget(request, prompt, limit),
         )
 
-    def _thinking_budget(self, request: GenerationRequest, prompt: PreparedPrompt, limit: int) -> int | None:
+    def _thinking_budget(self, request: GenerationRequest, prompt: EncodedPrompt, limit: int) -> int | None:
         """The request's or the server's, for prompts that leave thinking open (contract TMPL-8, 10, 14)."""
         asked = request.thinking_budget
         budget = self._plan.thinking.thinking_budget if asked is None else asked
@@ -205,7 +211,7 @@ class EngineService:
         check_thinking_budget(
             budget,
             control_tokens=len(self._frontend.thinking_control_ids),
-            limit=min(limit, self.model.max_context - len(prompt.token_ids)),
+            limit=min(limit, self.model.max_context - prompt.tokens),
         )
         return budget
 

@@ -12,7 +12,7 @@ from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.api.request import Channel
 from ninfer_core.api.service import Admitted, Finished, Progress, TextDelta
 from ninfer_core.engine.engine import Engine
-from ninfer_core.engine.messages import Cancel, EngineMessage, Event, Failed, Submit
+from ninfer_core.engine.messages import Cancel, EngineMessage, Event, Failed, Submit, pack_token_ids
 from ninfer_core.program.contract import Program, Sampling
 from ninfer_core.program.pages import PagePool
 from ninfer_core.program.slots import SlotPool
@@ -145,7 +145,7 @@ class Bench(Generic[CountedProgramT]):
         request_id = len(self.submitted)
         message = Submit(
             request_id=request_id,
-            token_ids=(65,) * prompt_tokens if token_ids is None else token_ids,
+            prompt=pack_token_ids((65,) * prompt_tokens if token_ids is None else token_ids),
             initial_channel=channel,
             sampling=sampling(seed, greedy=greedy) if sampled is None else sampled,
             max_output_tokens=max_output_tokens,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ninfer_core.api.errors import RequestError
-from ninfer_core.api.frontend import PreparedPrompt, TemplateCapabilities, ToolCallReport
+from ninfer_core.api.frontend import TemplateCapabilities, ToolCallReport
 from ninfer_core.api.request import Channel, GenerationRequest
 from ninfer_core.api.service import (
     Admitted,
@@ -92,12 +92,7 @@ class ScriptedGeneration:
         self._service = service
         self._script = script
         self._closed = False
-        self.prompt = PreparedPrompt(
-            text="".join(message.text for message in request.messages),
-            token_ids=tuple(range(script.prompt_tokens)),
-            initial_channel=script.pieces[0][0] if script.pieces else "content",
-            resolved=request.template,
-        )
+        self.resolved = request.template
 
     async def __aiter__(self) -> AsyncIterator[GenerationEvent]:
         script = self._script

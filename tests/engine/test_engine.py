@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ninfer_core.api.service import Finished
-from ninfer_core.engine.messages import Failed, Fatal, Shutdown, Submit
+from ninfer_core.engine.messages import Failed, Fatal, Shutdown, Submit, pack_token_ids
 from ninfer_core.testing.histories import Bench, sampling
 from ninfer_core.testing.simulated_program import SimulatedDecoder, SimulatedProgram, simulated_plan, simulated_program
 
@@ -65,24 +65,36 @@ def test_a_reservation_that_can_never_fit_is_refused_before_anything_is_touched(
     assert isinstance(under_test.observer.last[fits], Finished)
 
 
-@pytest.mark.parametrize("token_ids", [(), (1, -1), (258,)])
-def test_a_prompt_that_the_model_cannot_take_is_refused(token_ids: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    ("prompt", "max_output_tokens", "stop", "expected"),
+    [
+        (b"", 1, (), "invalid_prompt"),
+        (b"odd", 1, (), "generation_failed"),
+        (pack_token_ids([65]), -1, (), "generation_failed"),
+        (pack_token_ids([65]), 1, ("",), "generation_failed"),
+    ],
+)
+def test_what_no_front_sends_harms_nobody_else(
+    prompt: bytes, max_output_tokens: int, stop: tuple[str, ...], expected: str
+) -> None:
     under_test = bench()
-    under_test.engine.post(
-        Submit(
-            request_id=7,
-            token_ids=token_ids,
-            initial_channel="content",
-            sampling=sampling(0),
-            max_output_tokens=1,
-            stop=(),
-            stop_channels=("content",),
-            received_monotonic=0.0,
-            deadline_monotonic=1e9,
-        )
+    healthy = under_test.submit(seed=2)
+    under_test.submitted[7] = request = Submit(
+        request_id=7,
+        prompt=prompt,
+        initial_channel="content",
+        sampling=sampling(0),
+        max_output_tokens=max_output_tokens,
+        stop=stop,
+        stop_channels=("content",),
+        received_monotonic=0.0,
+        deadline_monotonic=1e9,
     )
-    under_test.step()
-    assert code(under_test, 7) == "invalid_prompt"
+    under_test.engine.post(request)
+    under_test.finish()
+    assert code(under_test, 7) == expected
+    under_test.check_text(healthy)
+    under_test.check_nothing_leaked()
 
 
 @pytest.mark.contract("EXEC-4", "EXEC-5")

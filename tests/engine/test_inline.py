@@ -9,7 +9,7 @@ import pytest
 from ninfer_core.api.errors import StartFailed
 from ninfer_core.api.service import Admitted, Finished
 from ninfer_core.engine.inline import InlineEngine, OnPhase
-from ninfer_core.engine.messages import Cancel, EngineMessage, Event, Failed, PhaseDone, Ready, Submit
+from ninfer_core.engine.messages import Cancel, EngineMessage, Event, Failed, PhaseDone, Ready, Submit, pack_token_ids
 from ninfer_core.program.contract import Program
 from ninfer_core.testing.histories import sampling
 from ninfer_core.testing.simulated_program import (
@@ -26,7 +26,7 @@ def submit(request_id: int) -> Submit:
     now = time.monotonic()
     return Submit(
         request_id=request_id,
-        token_ids=(65, 66),
+        prompt=pack_token_ids((65, 66)),
         initial_channel="content",
         sampling=sampling(request_id),
         max_output_tokens=40,

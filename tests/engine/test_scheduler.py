@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ninfer_core.engine.messages import Submit
+from ninfer_core.engine.messages import Submit, pack_token_ids
 from ninfer_core.engine.records import RequestRecord
 from ninfer_core.engine.scheduler import ControlCommit, DecodeRound, PrefillChunk, Scheduler
 from ninfer_core.engine.session import Ending, OutputSession
@@ -31,7 +31,7 @@ class Line:
         limit = pages * PAGE_TOKENS - prompt_tokens
         submit = Submit(
             request_id=len(self.records),
-            token_ids=(1,) * prompt_tokens,
+            prompt=pack_token_ids((1,) * prompt_tokens),
             initial_channel="content",
             sampling=sampling(0),
             max_output_tokens=limit,

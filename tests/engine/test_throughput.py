@@ -9,7 +9,7 @@ import pytest
 
 from ninfer_core.api.service import Finished
 from ninfer_core.engine.inline import InlineEngine
-from ninfer_core.engine.messages import EngineMessage, Event, Submit, Throughput
+from ninfer_core.engine.messages import EngineMessage, Event, Submit, Throughput, pack_token_ids
 from ninfer_core.engine.throughput import Standing, ThroughputMeter
 from ninfer_core.testing.histories import Clock, sampling
 from ninfer_core.testing.simulated_program import SimulatedFrontend, simulated_plan, simulated_program
@@ -103,7 +103,7 @@ def test_an_engine_that_has_gone_idle_still_says_what_it_did() -> None:
         engine.post(
             Submit(
                 request_id=1,
-                token_ids=tuple(range(40)),
+                prompt=pack_token_ids(tuple(range(40))),
                 initial_channel="content",
                 sampling=sampling(1),
                 max_output_tokens=5,

@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 
 from ninfer_core.api.errors import RequestError, RequestQueueTimeout
 from ninfer_core.api.service import Finished, TextDelta, Timings, Usage
-from ninfer_core.engine.messages import Cancel, EngineMessage, Event, FrontMessage, PhaseDone, Shutdown, Submit, failed
+from ninfer_core.engine.messages import (
+    Cancel,
+    EngineMessage,
+    Event,
+    FrontMessage,
+    PhaseDone,
+    Shutdown,
+    Submit,
+    failed,
+    pack_token_ids,
+)
 from ninfer_core.engine.wire import (
     MAX_FRAME_BYTES,
     AsyncReader,
@@ -26,7 +36,7 @@ from ninfer_core.testing.simulated_program import simulated_plan
 
 SUBMIT = Submit(
     request_id=2**63 - 1,
-    token_ids=tuple(range(3000)),
+    prompt=pack_token_ids(tuple(range(3000))),
     initial_channel="reasoning",
     sampling=sampling(2**64 - 1),
     max_output_tokens=5,

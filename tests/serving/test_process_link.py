@@ -14,7 +14,7 @@ import pytest
 from ninfer_core.api.errors import RequestError, ServiceUnavailable, StartFailed
 from ninfer_core.api.request import SamplingOptions
 from ninfer_core.api.service import Admitted
-from ninfer_core.engine.messages import Event, Fatal, PhaseDone, Ready, Submit
+from ninfer_core.engine.messages import Event, Fatal, PhaseDone, Ready, Submit, pack_token_ids
 from ninfer_core.engine.wire import encode_frame
 from ninfer_core.serving import process_link
 from ninfer_core.serving.engine_link import LinkState, start_step
@@ -155,7 +155,7 @@ class ClosedWriter:
 def submit(request_id: int) -> Submit:
     return Submit(
         request_id=request_id,
-        token_ids=(1,),
+        prompt=pack_token_ids((1,)),
         initial_channel="content",
         sampling=resolve_sampling(simulated_plan(), SamplingOptions(), thinking=False),
         max_output_tokens=1,

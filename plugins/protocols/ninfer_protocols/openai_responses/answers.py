@@ -22,7 +22,7 @@ class Answer:
         self._call = call
         self._generation = generation
         self._store = store
-        self._resolved = generation.prompt.resolved
+        self._resolved = generation.resolved
         self._object = ResponseObject(call, model_id, self._resolved)
         self._output = OutputWriter(call.tools, include_encrypted=call.include_encrypted)
         self._sequence_number = 0

@@ -1,0 +1,138 @@
+"""What a protocol without rules of its own may ask for, and what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import msgspec
+import pytest
+
+from ninfer_core.api.errors import ErrorCategory, InvalidPrompt, RequestError, RequestQueueTimeout
+from ninfer_core.api.frontend import PreparedPrompt, ThinkingDefaults
+from ninfer_core.api.request import GenerationRequest, Message, SamplingOptions, TextPart
+from ninfer_core.api.service import Finished
+from ninfer_core.serving.inline_link import InlineLink
+from ninfer_core.serving.preparation import encode_prompt
+from ninfer_core.serving.request_checks import check_request
+from ninfer_core.serving.service import EngineService
+from ninfer_core.telemetry import create_log
+from ninfer_core.testing.simulated_program import SimulatedFrontend, simulated_plan, simulated_program
+
+HELLO = GenerationRequest(messages=(Message(role="user", content=(TextPart("hello"),)),), max_output_tokens=4)
+NAN = float("nan")
+
+WRONG: list[dict[str, Any]] = [
+    {"max_output_tokens": -1},
+    {"max_output_tokens": True},
+    {"max_output_tokens": 1.5},
+    {"thinking_budget": 0},
+    {"stop": ("",)},
+    {"stop": ("a", "")},
+    {"stop": ("\ud800",)},
+    {"stop": (b"x",)},
+    {"stop_channels": ("elsewhere",)},
+    {"sampling": SamplingOptions(temperature=NAN)},
+    {"sampling": SamplingOptions(temperature=-0.1)},
+    {"sampling": SamplingOptions(top_p=1.01)},
+    {"sampling": SamplingOptions(min_p=float("inf"))},
+    {"sampling": SamplingOptions(top_k=-1)},
+    {"sampling": SamplingOptions(presence_penalty=NAN)},
+    {"sampling": SamplingOptions(frequency_penalty=-2.5)},
+    {"sampling": SamplingOptions(seed=2**63)},
+]
+
+
+def with_(fields: dict[str, Any]) -> GenerationRequest:
+    return msgspec.structs.replace(HELLO, **fields)
+
+
+def serving(exercise: Any, frontend: SimulatedFrontend, *, pending_timeout_ms: int = 30_000) -> None:
+    async def run() -> None:
+        plan = simulated_plan()
+        capacities = msgspec.structs.replace(plan.capacities, pending_timeout_ms=pending_timeout_ms)
+        plan = msgspec.structs.replace(plan, capacities=capacities)
+        program, log = simulated_program(plan), create_log("off")
+        link = InlineLink(plan, frontend, lambda on_phase: program, log)
+        await link.start(lambda name, seconds: None)
+        service = EngineService(plan, frontend, link, "name", log)
+        await exercise(service)
+        await service.close()
+        await link.stop()
+        assert service.open_requests == 0 and program.open_rows == 0
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("fields", WRONG, ids=str)
+def test_what_no_engine_could_do_is_a_typed_error_that_names_the_field(fields: dict[str, Any]) -> None:
+    with pytest.raises(RequestError) as caught:
+        check_request(with_(fields))
+    assert caught.value.category is ErrorCategory.INVALID_REQUEST
+    (field,) = fields
+    sampled = [name for name in SamplingOptions.__struct_fields__ if field == "sampling" and _said(fields, name)]
+    assert caught.value.param == (sampled[0] if sampled else field)
+
+
+def _said(fields: dict[str, Any], name: str) -> bool:
+    return getattr(fields["sampling"], name) is not None
+
+
+def test_the_bounds_themselves_are_in() -> None:
+    for bound in (0, 1, 2):
+        sampling = SamplingOptions(temperature=bound, top_p=bound > 0, min_p=float(bound > 0), presence_penalty=bound)
+        check_request(with_({"sampling": msgspec.structs.replace(sampling, top_p=float(bound > 0), seed=-(2**63))}))
+    check_request(with_({"max_output_tokens": 0, "thinking_budget": 1, "stop": ("x",), "stop_channels": ()}))
+
+
+def test_the_service_refuses_it_before_the_engine_and_goes_on() -> None:
+    async def exercise(service: EngineService) -> None:
+        for fields in WRONG:
+            with pytest.raises(RequestError):
+                await service.start(with_(fields), None)
+            with pytest.raises(RequestError):
+                await service.count_tokens(with_(fields))
+        generation = await service.start(HELLO, None)
+        events = [event async for event in generation]
+        assert isinstance(events[-1], Finished)
+        await generation.aclose()
+
+    serving(exercise, SimulatedFrontend())
+
+
+class OtherTokenizer(SimulatedFrontend):
+    """Has ids that the model does not know."""
+
+    def __init__(self, *token_ids: int) -> None:
+        super().__init__()
+        self.token_ids = token_ids
+
+    def prepare(self, request: GenerationRequest, defaults: ThinkingDefaults) -> PreparedPrompt:
+        return msgspec.structs.replace(super().prepare(request, defaults), token_ids=self.token_ids)
+
+
+@pytest.mark.parametrize("token_ids", [(65, -1), (65, 258), (2**40,)])
+def test_ids_beyond_the_vocabulary_do_not_leave_the_front(token_ids: tuple[int, ...]) -> None:
+    with pytest.raises(InvalidPrompt, match=r"outside 0\.\.257"):
+        encode_prompt(OtherTokenizer(*token_ids), HELLO, ThinkingDefaults())
+    encoded = encode_prompt(OtherTokenizer(0, 257), HELLO, ThinkingDefaults())
+    assert memoryview(encoded.token_ids).cast("i").tolist() == [0, 257] and encoded.tokens == 2
+
+
+class SlowFrontend(SimulatedFrontend):
+    def prepare(self, request: GenerationRequest, defaults: ThinkingDefaults) -> PreparedPrompt:
+        time.sleep(0.3)
+        return super().prepare(request, defaults)
+
+
+@pytest.mark.contract("EXEC-5")
+def test_counting_past_the_deadline_speaks_of_counting() -> None:
+    async def exercise(service: EngineService) -> None:
+        with pytest.raises(RequestQueueTimeout, match="was not counted within"):
+            await service.count_tokens(HELLO)
+        with pytest.raises(RequestQueueTimeout, match="without being admitted"):
+            await service.start(HELLO, None)
+        await asyncio.sleep(0.7)
+
+    serving(exercise, SlowFrontend(), pending_timeout_ms=50)
