@@ -36,16 +36,14 @@ def create_app(
     api_key: str | None,
     cors: bool,
     max_request_bytes: int,
-    capacity: int,
     log: Log,
     stall_seconds: float = STALL_SECONDS,
 ) -> Application:
-    """The application of one server. `capacity` is the number of requests it holds at most (contract EXEC-4);
-    clients that take nothing for `stall_seconds` are given up."""
+    """The application of one server. Clients that take nothing for `stall_seconds` are given up."""
     forms = ErrorForms(protocols)
     litestar = cast("Application", _litestar(model, protocols, is_available, forms))
     app: Application = DisconnectLayer(litestar, stall_seconds=stall_seconds)
-    app = BodyLayer(app, max_bytes=max_request_bytes, capacity=capacity)
+    app = BodyLayer(app, max_bytes=max_request_bytes)
     if api_key is not None:
         app = AuthenticationLayer(app, api_key)
     app = EnvelopeLayer(app, forms, log)

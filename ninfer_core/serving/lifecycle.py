@@ -92,7 +92,6 @@ async def _serve(
                 api_key=None if settings.api_key is None else settings.api_key.reveal(),
                 cors=settings.cors,
                 max_request_bytes=settings.max_request_bytes,
-                capacity=plan.capacities.max_concurrency + plan.capacities.max_pending_requests,
                 log=log,
             )
             server = HTTPServer(

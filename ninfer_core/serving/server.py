@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import uvicorn
 
 from ninfer_core.serving.asgi import Application
+from ninfer_core.serving.connections import HEAD_SECONDS, bounded_protocol, connection_bound
 from ninfer_core.serving.listening import address_refused
 from ninfer_core.telemetry import Log, forward_standard_logging
 
@@ -35,10 +36,12 @@ class HTTPServer(uvicorn.Server):
         on_listening: Callable[[], None],
         on_drain_end: Callable[[], None] = lambda: None,
         drain_seconds: int = DRAIN_SECONDS,
+        max_connections: int | None = None,
+        head_seconds: float = HEAD_SECONDS,
     ) -> None:
         config = uvicorn.Config(
             app,
-            http="httptools",
+            http=bounded_protocol(max_connections or connection_bound(), head_seconds),
             ws="none",
             lifespan="off",
             interface="asgi3",

@@ -85,7 +85,6 @@ def live_server(
             api_key=api_key,
             cors=cors,
             max_request_bytes=max_request_bytes,
-            capacity=plan.capacities.max_concurrency + plan.capacities.max_pending_requests,
             log=used_log,
             stall_seconds=stall_seconds,
         )

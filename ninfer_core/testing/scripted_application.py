@@ -39,7 +39,6 @@ def scripted_application(
         api_key=api_key,
         cors=False,
         max_request_bytes=max_request_bytes,
-        capacity=64,
         log=create_log("off"),
     )
 
@@ -58,19 +57,20 @@ def exchange(
 
 
 @contextmanager
-def listening(app: Application) -> Iterator[str]:
-    """Serve on a free port until the block ends; gives the URL without a slash at its end."""
+def listening(app: Application, **server: Any) -> Iterator[str]:
+    """Serve on a free port until the block ends; gives the URL without a slash at its end. `server` goes to
+    HTTPServer."""
     ready = threading.Event()
     with listening_socket("127.0.0.1", 0) as listener:
-        server = HTTPServer(app, create_log("off"), on_listening=ready.set, drain_seconds=5)
+        bounded = HTTPServer(app, create_log("off"), on_listening=ready.set, drain_seconds=5, **server)
         thread = threading.Thread(
-            target=lambda: asyncio.run(server.run_on(listener)), name="scripted-application", daemon=True
+            target=lambda: asyncio.run(bounded.run_on(listener)), name="scripted-application", daemon=True
         )
         thread.start()
         assert ready.wait(START_SECONDS), "the server did not start"
         try:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
-            server.should_exit = True
+            bounded.should_exit = True
             thread.join(START_SECONDS)
             assert not thread.is_alive(), "the server did not stop"

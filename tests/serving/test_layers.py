@@ -26,7 +26,6 @@ from ninfer_core.api import (
     WireError,
 )
 from ninfer_core.serving.asgi import Application, Receive, Scope, Send
-from ninfer_core.serving.body import BodyLayer
 from ninfer_core.serving.disconnect import DisconnectLayer
 from ninfer_core.serving.envelope import EnvelopeLayer
 from ninfer_core.serving.errors import ErrorForms
@@ -155,47 +154,6 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
     message = await receive()
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": message["body"]})
-
-
-def test_a_body_in_pieces_arrives_whole() -> None:
-    exchange = Exchange(b"ab", b"", b"cd")
-    asyncio.run(BodyLayer(echo, max_bytes=4, capacity=1)(scope(), exchange.receive, exchange.send))
-    assert exchange.sent[1]["body"] == b"abcd"
-
-
-def test_a_body_that_stops_coming_is_given_up() -> None:
-    async def run() -> None:
-        exchange = Exchange()
-        layer = BodyLayer(echo, max_bytes=10, capacity=1, silence_seconds=0.02)
-        with pytest.raises(RequestError) as raised:
-            await layer(scope(), exchange.receive, exchange.send)
-        assert (raised.value.code, getattr(raised.value, "status", None)) == ("request_timeout", 408)
-
-    asyncio.run(run())
-
-
-@pytest.mark.contract("EXEC-21")
-def test_all_bodies_together_are_bounded_and_given_back() -> None:
-    async def run() -> None:
-        release = asyncio.Event()
-
-        async def hold(scope: Scope, receive: Receive, send: Send) -> None:
-            await release.wait()
-
-        layer = BodyLayer(hold, max_bytes=10, capacity=2)
-        clients = [Exchange(b"x" * 10) for _ in range(2)]
-        held = [asyncio.create_task(layer(scope(), each.receive, each.send)) for each in clients]
-        await asyncio.sleep(0.01)
-        third = Exchange(b"x")
-        with pytest.raises(RequestError) as raised:
-            await layer(scope(), third.receive, third.send)
-        assert raised.value.code == "server_overloaded"
-        release.set()
-        await asyncio.gather(*held)
-        fourth = Exchange(b"x" * 10)
-        await layer(scope(), fourth.receive, fourth.send)
-
-    asyncio.run(run())
 
 
 @pytest.mark.contract("GEN-18")

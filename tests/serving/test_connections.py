@@ -1,0 +1,107 @@
+"""Bounds on connections, on real sockets."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from ninfer_protocols.openai_chat import ninfer_protocol_build
+
+from ninfer_core.serving.asgi import Application
+from ninfer_core.serving.connections import MAX_CONNECTIONS, connection_bound
+from ninfer_core.testing.scripted_application import listening, scripted_application
+from ninfer_core.testing.scripted_service import Script, ScriptedService
+
+HEALTH = b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n"
+
+
+@pytest.fixture
+def app() -> Application:
+    return scripted_application(ScriptedService(), [ninfer_protocol_build])
+
+
+def connect(url: str) -> socket.socket:
+    address = urlsplit(url)
+    return socket.create_connection((address.hostname, address.port), timeout=20)
+
+
+def read_to_end(connection: socket.socket) -> bytes:
+    pieces = []
+    while piece := connection.recv(65536):
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def be_served(connection: socket.socket) -> None:
+    """A whole exchange: from then on the server knows the connection."""
+    connection.sendall(HEALTH)
+    answer = b""
+    while not answer.endswith(b"}"):
+        answer += connection.recv(65536)
+    assert answer.startswith(b"HTTP/1.1 200")
+
+
+def test_one_connection_too_many_gets_a_typed_answer(app: Application) -> None:
+    with listening(app, max_connections=3) as url:
+        idle = [connect(url) for _ in range(3)]
+        for connection in idle:
+            be_served(connection)
+        refused = httpx.post(f"{url}/v1/chat/completions", json={"messages": []})
+        assert (refused.status_code, refused.headers["connection"]) == (503, "close")
+        error = refused.json()["error"]
+        assert set(error) == {"message", "type", "param", "code"}
+        assert (error["code"], error["type"]) == ("too_many_connections", "server_error")
+        with connect(url) as silent:
+            head, _, body = read_to_end(silent).partition(b"\r\n\r\n")
+        assert b"503" in head and json.loads(body)["error"]["code"] == "too_many_connections"
+        for connection in idle:
+            connection.close()
+        deadline = time.monotonic() + 20
+        while httpx.get(f"{url}/health").status_code != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def test_far_too_many_are_dropped(app: Application) -> None:
+    with listening(app, max_connections=1) as url, connect(url) as first:
+        be_served(first)
+        waiting = [connect(url) for _ in range(6)]
+        answers = []
+        for connection in waiting:
+            with connection:
+                try:
+                    answers.append(read_to_end(connection))
+                except ConnectionError:
+                    answers.append(b"")
+        assert b"" in answers
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /health HTTP/1.1\r\nhost:"])
+def test_a_head_that_does_not_come_ends_the_connection(app: Application, sent: bytes) -> None:
+    with listening(app, head_seconds=0.3) as url, connect(url) as new, connect(url) as used:
+        new.sendall(sent)
+        be_served(used)
+        assert read_to_end(new) == b""
+        # Between two requests a connection may rest; within the second head it may not.
+        time.sleep(0.4)
+        used.sendall(b"GET /health HTTP/1.1\r\n")
+        assert read_to_end(used) == b""
+
+
+def test_a_long_answer_outlives_the_time_for_heads() -> None:
+    script = Script(pieces=[("content", "x")] * 5, pause_seconds=0.1)
+    app = scripted_application(ScriptedService(script), [ninfer_protocol_build])
+    with listening(app, head_seconds=0.3) as url:
+        asked = {"messages": [{"role": "user", "content": "x"}]}
+        answer = httpx.post(f"{url}/v1/chat/completions", json=asked, timeout=20)
+        assert answer.json()["choices"][0]["message"]["content"] == "xxxxx"
+
+
+def test_the_bound_fits_what_the_process_may_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    for files, bound in [(256, 128), (2**20, MAX_CONNECTIONS), (-1, MAX_CONNECTIONS), (10, 1)]:
+        monkeypatch.setattr("resource.getrlimit", lambda kind, files=files: (files, files))
+        assert connection_bound() == bound
