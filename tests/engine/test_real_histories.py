@@ -41,6 +41,13 @@ class Played:
     def bench(self) -> Bench[DeviceProgram]:
         return Bench(self.plan, self.program, self.frontend)
 
+    def answer(self, wish: dict[str, Any]) -> Outcome:
+        """What the request gets alone."""
+        bench = self.bench()
+        bench.submit(**wish)
+        bench.finish()
+        return outcome(bench, 0)
+
     def history(self, seed: int) -> Counter[str]:
         """Bursts of submits, boundaries, cancels; some wait in vain. -> what has happened how often."""
         draw = random.Random(seed)
@@ -48,7 +55,7 @@ class Played:
         for _ in range(draw.randint(2, 5)):
             wish = draw.randrange(len(self.pool))
             chosen.append(wish)
-            bench.submit(**self.pool[wish], wait_seconds=draw.choice((1e9, 1e9, 1e9, 0.5)))
+            bench.submit(**self.pool[wish], wait_seconds=draw.choice((1e9, 1e9, 0.2)))
             bench.step(draw.choice((0, 0, 1, 3, 8)))
             if draw.random() < 0.3:
                 bench.cancel(draw.randrange(len(chosen)))
@@ -94,7 +101,6 @@ def random_wish(draw: random.Random, control_tokens: int) -> dict[str, Any]:
             seed=draw.randrange(1 << 64),
         ),
         "channel": "content" if thinking_budget is None and draw.random() < 0.6 else "reasoning",
-        "stop": draw.choice(((), (), ("e", "Z"), ("a",))),
         "thinking_budget": thinking_budget,
         "max_output_tokens": output,
     }
@@ -117,10 +123,13 @@ def played(request: pytest.FixtureRequest) -> Iterator[Played]:
     pool = [random_wish(draw, len(frontend.thinking_control_ids)) for _ in range(40)]
     ready = Played(plan, program, frontend, pool, [])
     for wish in pool:
-        bench = ready.bench()
-        bench.submit(**wish)
-        bench.finish()
-        ready.alone.append(outcome(bench, 0))
+        text = ready.answer(wish)[0]
+        stoppable = [channel for channel in text if len(text[channel]) > 2]
+        if stoppable and draw.random() < 0.4:
+            written = text[draw.choice(stoppable)]
+            begin = draw.randrange(len(written) - 1)
+            wish["stop"] = (written[begin : begin + 2], "never written")
+        ready.alone.append(ready.answer(wish))
     yield ready
 
 
@@ -138,15 +147,17 @@ def play_many(played: Played, seeds: range) -> Counter[str]:
 @pytest.mark.contract("EXEC-1", "EXEC-2", "EXEC-8", "EXEC-22", "TMPL-12", "CHAT-11")
 def test_random_histories_change_no_text(played: Played) -> None:
     seen = play_many(played, range(15))
-    assert {"client_disconnected", "output_limit", "control"} <= {what for what, count in seen.items() if count}
+    assert {"client_disconnected", "output_limit", "stop_string", "control"} <= {
+        what for what, count in seen.items() if count
+    }
 
 
 @pytest.mark.long
 def test_two_thousand_histories(played: Played) -> None:
     """A thousand for each of the two models."""
     seen = play_many(played, range(1000, 2000))
-    expected = {"client_disconnected", "request_queue_timeout", "output_limit", "context_capacity", "stop_string"}
-    assert {*expected, "control"} <= {what for what, count in seen.items() if count}
+    limits = ("request_queue_timeout", "output_limit", "context_capacity", "stop_string", "stop_token")
+    assert all(seen[what] for what in ("client_disconnected", *limits, "control"))
 
 
 def test_the_undisturbed_outcomes_are_not_all_alike(played: Played) -> None:
