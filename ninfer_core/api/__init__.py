@@ -39,6 +39,7 @@ from ninfer_core.api.frontend import (
     OutputDecoder,
     OutputFormat,
     OutputParser,
+    OutputVocabulary,
     ParsedToolCall,
     PreparedPrompt,
     SamplingPresets,
@@ -79,6 +80,7 @@ from ninfer_core.api.protocol import (
     WireError,
 )
 from ninfer_core.api.request import (
+    TOP_K_CAP,
     CacheMark,
     CacheSession,
     Channel,
@@ -117,6 +119,7 @@ __all__ = [
     "KINDS",
     "PROVISIONAL_KINDS",
     "ROUTE_DESCRIPTION",
+    "TOP_K_CAP",
     "Admitted",
     "ArtifactHeader",
     "ArtifactIdentity",
@@ -180,6 +183,7 @@ __all__ = [
     "OutputDecoder",
     "OutputFormat",
     "OutputParser",
+    "OutputVocabulary",
     "ParsedToolCall",
     "Part",
     "PlanRejected",

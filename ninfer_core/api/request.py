@@ -65,6 +65,10 @@ class TemplateOptions(msgspec.Struct, frozen=True, kw_only=True):
     preserve_thinking: bool | None = None
 
 
+TOP_K_CAP = 20
+"""The most candidates that a draw considers (contract OPT-41); a `top_k` of 0 asks for it (contract CHAT-10)."""
+
+
 class SamplingOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Sampler settings of one source (preset, flags or request); None leaves it to the source below (OPT-45)."""
 

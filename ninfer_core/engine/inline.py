@@ -7,15 +7,12 @@ from collections.abc import Callable
 from types import TracebackType
 
 from ninfer_core.api.errors import NinferError, StartFailed
-from ninfer_core.api.frontend import Frontend
+from ninfer_core.api.frontend import OutputVocabulary
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.engine.engine import Engine, Publish
 from ninfer_core.engine.messages import FrontMessage, PhaseDone, Ready, Shutdown
-from ninfer_core.program.contract import Program
+from ninfer_core.program.contract import OnPhase, Program
 from ninfer_core.telemetry import Log
-
-OnPhase = Callable[[str, float], None]
-"""Called with the name and the seconds of each phase of the start."""
 
 BuildProgram = Callable[[OnPhase], Program]
 
@@ -30,7 +27,7 @@ class InlineEngine:
     def __init__(
         self,
         plan: ExecutionPlan,
-        frontend: Frontend,
+        vocabulary: OutputVocabulary,
         build_program: BuildProgram,
         publish: Publish,
         log: Log | None = None,
@@ -38,7 +35,7 @@ class InlineEngine:
         stats_interval_ms: int = 0,
     ) -> None:
         self._plan = plan
-        self._frontend = frontend
+        self._vocabulary = vocabulary
         self._build_program = build_program
         self._publish = publish
         self._log = log
@@ -99,7 +96,7 @@ class InlineEngine:
             self._engine = Engine(
                 self._plan,
                 program,
-                self._frontend,
+                self._vocabulary,
                 self._publish,
                 log=self._log,
                 stats_interval_seconds=self._stats_interval_seconds,

@@ -21,11 +21,11 @@ from collections.abc import Callable
 from typing import BinaryIO
 
 from ninfer_core.api.errors import GenerationFailed, NinferError, StartFailed
-from ninfer_core.api.frontend import Frontend
+from ninfer_core.api.frontend import OutputVocabulary
 from ninfer_core.artifact import open_artifact
 from ninfer_core.artifact.fingerprint import artifact_fingerprint
-from ninfer_core.artifact.frontend import checked_frontend
-from ninfer_core.engine.inline import BuildProgram, InlineEngine, OnPhase
+from ninfer_core.artifact.frontend import checked_frontend, output_vocabulary
+from ninfer_core.engine.inline import BuildProgram, InlineEngine
 from ninfer_core.engine.messages import Cancel, EngineMessage, Event, Fatal, PhaseDone, failed
 from ninfer_core.engine.scripted.program import scripted_engine
 from ninfer_core.engine.wire import (
@@ -38,7 +38,7 @@ from ninfer_core.engine.wire import (
 )
 from ninfer_core.plan.pins import resolve_pinned
 from ninfer_core.plugins import PluginRegistry
-from ninfer_core.program.contract import Program
+from ninfer_core.program.contract import OnPhase, Program
 from ninfer_core.program.start import start_program
 from ninfer_core.telemetry import Log, create_log, forward_standard_logging
 
@@ -171,28 +171,30 @@ def build_engine(start: EngineStart, publisher: Publisher, log: Log) -> InlineEn
     header = artifact.header
     if (found := artifact_fingerprint(header)) != plan.fingerprint:
         raise StartFailed(
-            f"{plan.source} has changed since the plan was made (fingerprint {plan.fingerprint[:12]} then, {found[:12]} "
-            "now); start again"
+            f"{plan.source} has changed since the plan was made (fingerprint {plan.fingerprint[:12]} then, "
+            f"{found[:12]} now); start again"
         )
     geometry = family.hook.ninfer_family_geometry(header=header, activation_dtype=plan.activation_dtype)
-    frontend = checked_frontend(family, header, geometry)
-    if (header.identity, geometry, frontend.token_domain) != (plan.identity, plan.geometry, plan.token_domain):
+    # Prompts are made by the front: a template is here only for the answers of a script to be written with it.
+    frontend = None if start.script is None else checked_frontend(family, header, geometry)
+    vocabulary = output_vocabulary(family, header) if frontend is None else frontend
+    if (header.identity, geometry, vocabulary.token_domain) != (plan.identity, plan.geometry, plan.token_domain):
         raise StartFailed(f"{plan.source} is read otherwise than when the plan was made; start again")
 
-    def inline(frontend: Frontend, build_program: BuildProgram) -> InlineEngine:
+    def inline(vocabulary: OutputVocabulary, build_program: BuildProgram) -> InlineEngine:
         return InlineEngine(
-            plan, frontend, build_program, publisher.publish, log, stats_interval_ms=start.stats_interval_ms
+            plan, vocabulary, build_program, publisher.publish, log, stats_interval_ms=start.stats_interval_ms
         )
 
-    if start.script is not None:
-        scripted, program = scripted_engine(plan, frontend, family.hook.ninfer_family_output_format(), start.script)
+    if frontend is not None and start.script is not None:
+        scripted, program = scripted_engine(plan, frontend, start.script)
         return inline(scripted, lambda on_phase: program)
 
     def build(on_phase: OnPhase) -> Program:
         with artifact.open_weights() as weights:
             return start_program(plan, header, weights, registry, on_phase)
 
-    return inline(frontend, build)
+    return inline(vocabulary, build)
 
 
 def serve(connection: socket.socket) -> int:
@@ -209,7 +211,7 @@ def serve(connection: socket.socket) -> int:
             begin = time.monotonic()
             engine = build_engine(start, publisher, log)
             publisher.on_unsendable = lambda request_id: engine.post(Cancel(request_id=request_id))
-            publisher.publish(PhaseDone(name="frontend", seconds=time.monotonic() - begin))
+            publisher.publish(PhaseDone(name="vocabulary", seconds=time.monotonic() - begin))
             listener = Listener(stream, engine, publisher, log)
             engine.start()
             succeeded = engine.wait()

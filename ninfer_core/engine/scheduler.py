@@ -20,8 +20,8 @@ from itertools import islice
 
 from ninfer_core.engine.records import RequestRecord
 from ninfer_core.engine.throughput import Standing
+from ninfer_core.plan.memory import pages_for
 from ninfer_core.program.contract import RowSetup
-from ninfer_core.program.pages import pages_for
 
 OpenRow = Callable[[RowSetup], int | None]
 

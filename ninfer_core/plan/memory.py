@@ -41,8 +41,9 @@ def sampling_bytes(geometry: Geometry, shape: BuildShape) -> int:
     return output + logits + sample.workspace_bytes(rows=shape.decode_rows, vocabulary_rows=geometry.vocabulary_rows)
 
 
-def pages_for(tokens: int) -> int:
-    return ceiling_divide(tokens, PAGE_TOKENS)
+def pages_for(tokens: int, page_tokens: int = PAGE_TOKENS) -> int:
+    """Pages that hold `tokens` tokens."""
+    return ceiling_divide(tokens, page_tokens)
 
 
 def kv_planes(geometry: Geometry, layout: KVLayout, pages: int) -> tuple[TensorSpec, ...]:

@@ -7,6 +7,7 @@ from typing import Annotated, get_args
 import msgspec
 
 from ninfer_core.api.protocol import Compat
+from ninfer_core.api.request import TOP_K_CAP
 from ninfer_core.plan.option_info import INTEGER_LIMIT, SecretText, integer, number, switch, text
 
 LOG_LEVELS = ("trace", "debug", "info", "warning", "error", "critical", "off")
@@ -183,8 +184,8 @@ class FrontOptions(msgspec.Struct, frozen=True, kw_only=True):
             "sampling",
             "OPT-41",
             0,
-            20,
-            "Candidates kept where a request sets none; 0 stands for the cap of 20.",
+            TOP_K_CAP,
+            f"Candidates kept where a request sets none; 0 stands for the cap of {TOP_K_CAP}.",
             default=PRESET,
             example="20",
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -14,17 +14,15 @@ from ninfer_core.api.errors import StartFailed
 from ninfer_core.api.kv import KVCodec
 from ninfer_core.api.model import Model
 from ninfer_core.api.plan import DeviceInfo, ExecutionPlan
+from ninfer_core.api.request import TOP_K_CAP
 from ninfer_core.plan.pins import resolve_pinned
 from ninfer_core.plan.sizing import build_shape
 from ninfer_core.plan.units import format_bytes
 from ninfer_core.plugins.registry import PluginRegistry
-from ninfer_core.program.contract import RowRound, RowSetup, Sampling
+from ninfer_core.program.contract import OnPhase, RowRound, RowSetup, Sampling
 from ninfer_core.program.pools import allocate_pools
 from ninfer_core.program.runner import DeviceProgram
 from ninfer_core.program.workspace import make_workspace, weights_for
-
-OnPhase = Callable[[str, float], None]
-"""Called with the name and the seconds of each phase."""
 
 CPU_WARM_UP_TOKENS = 16
 """On the CPU a warm-up only makes the first request's threads and caches; a whole chunk would cost seconds."""
@@ -131,7 +129,7 @@ def _warm_up(program: DeviceProgram, plan: ExecutionPlan, device: torch.device) 
 
 
 _WARM_UP_SAMPLING = Sampling(
-    temperature=1.0, top_p=0.95, top_k=20, min_p=0.0, presence_penalty=0.0, frequency_penalty=0.0, seed=0
+    temperature=1.0, top_p=0.95, top_k=TOP_K_CAP, min_p=0.0, presence_penalty=0.0, frequency_penalty=0.0, seed=0
 )
 
 

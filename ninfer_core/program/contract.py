@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
+
+OnPhase = Callable[[str, float], None]
+"""Called with the name and the seconds of each phase of a start."""
 
 
 class Sampling(msgspec.Struct, frozen=True, kw_only=True):

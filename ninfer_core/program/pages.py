@@ -5,10 +5,7 @@ Invariant: every page is either free or owned by exactly one reservation.
 
 from __future__ import annotations
 
-
-def pages_for(tokens: int, page_tokens: int) -> int:
-    """Pages that hold `tokens` tokens."""
-    return -(-tokens // page_tokens)
+from ninfer_core.plan.memory import pages_for
 
 
 class PagePool:

@@ -12,7 +12,7 @@ from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.plugins.registry import PluginRegistry
 
 if TYPE_CHECKING:
-    from ninfer_core.program.build import OnPhase
+    from ninfer_core.program.contract import OnPhase
     from ninfer_core.program.runner import DeviceProgram
 
 SETTINGS: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(

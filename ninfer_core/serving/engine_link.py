@@ -7,12 +7,10 @@ from typing import Protocol
 
 from ninfer_core.api.errors import ServiceUnavailable, StartFailed
 from ninfer_core.engine.messages import EngineMessage, Fatal, PhaseDone, Ready, Submit, Throughput
+from ninfer_core.program.contract import OnPhase
 from ninfer_core.serving.request_events import EventTable, RequestEvents
 from ninfer_core.serving.throughput import throughput_fields
 from ninfer_core.telemetry import Log
-
-OnPhase = Callable[[str, float], None]
-"""Called with the name and the seconds of each phase of the engine's start."""
 
 
 class EngineLink(Protocol):

@@ -9,7 +9,8 @@ from ninfer_core.api.frontend import Frontend
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.engine.inline import BuildProgram, InlineEngine
 from ninfer_core.engine.messages import Cancel, EngineMessage, PhaseDone, Ready, Submit
-from ninfer_core.serving.engine_link import LinkState, OnPhase
+from ninfer_core.program.contract import OnPhase
+from ninfer_core.serving.engine_link import LinkState
 from ninfer_core.serving.request_events import RequestEvents
 from ninfer_core.telemetry import Log
 

@@ -18,7 +18,8 @@ from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.engine.messages import Cancel, EngineMessage, FrontMessage, Shutdown, Submit
 from ninfer_core.engine.scripted.script import Script
 from ninfer_core.engine.wire import AsyncReader, EngineStart, FrameInvalid, encode_frame, engine_decoder
-from ninfer_core.serving.engine_link import LinkState, OnPhase, start_step
+from ninfer_core.program.contract import OnPhase
+from ninfer_core.serving.engine_link import LinkState, start_step
 from ninfer_core.serving.request_events import RequestEvents
 from ninfer_core.telemetry import Log
 

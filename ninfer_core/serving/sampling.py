@@ -8,14 +8,11 @@ from typing import Protocol
 import msgspec
 
 from ninfer_core.api.plan import ExecutionPlan
-from ninfer_core.api.request import GenerationRequest, SamplingOptions
+from ninfer_core.api.request import TOP_K_CAP, GenerationRequest, SamplingOptions
 from ninfer_core.engine.scripted.answers import AnswerChooser, answer_seed
 from ninfer_core.engine.scripted.script import Script
 from ninfer_core.program.contract import Sampling
 from ninfer_core.serving.preparation import EncodedPrompt
-
-TOP_K_CAP = 20
-"""The sampler looks at no more tokens than this; `top_k` 0 asks for it (contract CHAT-10)."""
 
 _FALLBACK = SamplingOptions(
     temperature=1.0, top_p=0.95, top_k=TOP_K_CAP, min_p=0.0, presence_penalty=0.0, frequency_penalty=0.0

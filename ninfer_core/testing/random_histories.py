@@ -13,7 +13,7 @@ from typing import Any
 
 from ninfer_core.api.service import Finished
 from ninfer_core.engine.messages import Failed, Submit
-from ninfer_core.program.pages import pages_for
+from ninfer_core.plan.memory import pages_for
 from ninfer_core.testing.histories import Bench
 from ninfer_core.testing.simulated_program import CONTROL_IDS, SimulatedProgram, simulated_plan, simulated_program
 

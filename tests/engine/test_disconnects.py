@@ -12,9 +12,9 @@ import torch
 
 from ninfer_core.api.request import GenerationRequest, Message, SamplingOptions, TextPart
 from ninfer_core.api.service import Finished, TextDelta
-from ninfer_core.engine.inline import OnPhase
 from ninfer_core.plugins import PluginRegistry
 from ninfer_core.program.build import build_program
+from ninfer_core.program.contract import OnPhase
 from ninfer_core.program.runner import DeviceProgram
 from ninfer_core.serving.inline_link import InlineLink
 from ninfer_core.serving.service import EngineService

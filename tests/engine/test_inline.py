@@ -8,9 +8,9 @@ import pytest
 
 from ninfer_core.api.errors import StartFailed
 from ninfer_core.api.service import Admitted, Finished
-from ninfer_core.engine.inline import InlineEngine, OnPhase
+from ninfer_core.engine.inline import InlineEngine
 from ninfer_core.engine.messages import Cancel, EngineMessage, Event, Failed, PhaseDone, Ready, Submit, pack_token_ids
-from ninfer_core.program.contract import Program
+from ninfer_core.program.contract import OnPhase, Program
 from ninfer_core.testing.histories import sampling
 from ninfer_core.testing.simulated_program import (
     SimulatedFrontend,

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ninfer_core.program.pages import PagePool, pages_for
+from ninfer_core.plan.memory import pages_for
+from ninfer_core.program.pages import PagePool
 from ninfer_core.program.slots import SlotPool
 
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
+from ninfer_core.api.request import TOP_K_CAP
 from ninfer_core.ops.sample.random import Purpose, uniform
 
-CANDIDATES = 20
-"""The most candidates a draw considers (contract OPT-41, the top-20 cap)."""
+CANDIDATES = TOP_K_CAP
+"""The most candidates a draw considers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ninfer_core.api import GenerationRequest, SamplingOptions
+from ninfer_core.api import TOP_K_CAP, GenerationRequest, SamplingOptions
 from ninfer_protocols.anthropic.cache import CacheMarks, read_ttl
 from ninfer_protocols.anthropic.history import lower_history
 from ninfer_protocols.anthropic.requests import MessagesRequest, PromptRequest
@@ -16,8 +16,8 @@ from ninfer_protocols.anthropic.tools import lower_tools
 from ninfer_protocols.wire.errors import invalid_value
 from ninfer_protocols.wire.json import convert, decode_object
 
-RANGES: Mapping[str, tuple[float, float]] = {"temperature": (0, 1), "top_p": (0, 1), "top_k": (0, 20)}
-"""Inclusive (contract IMPL-11). `top_k` 0 stands for the cap of 20."""
+RANGES: Mapping[str, tuple[float, float]] = {"temperature": (0, 1), "top_p": (0, 1), "top_k": (0, TOP_K_CAP)}
+"""Inclusive (contract IMPL-11). `top_k` 0 stands for the cap."""
 
 MAX_STOP_SEQUENCES = 64
 """Every one of them is looked for at every character of an answer."""

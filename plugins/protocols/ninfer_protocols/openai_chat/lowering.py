@@ -7,7 +7,14 @@ from typing import Any
 
 import msgspec
 
-from ninfer_core.api import GenerationRequest, ModelNotFound, RequestError, SamplingOptions, TemplateOptions
+from ninfer_core.api import (
+    TOP_K_CAP,
+    GenerationRequest,
+    ModelNotFound,
+    RequestError,
+    SamplingOptions,
+    TemplateOptions,
+)
 from ninfer_protocols.openai_chat import unsupported
 from ninfer_protocols.openai_chat.messages import cache_breakpoints, lower_messages
 from ninfer_protocols.openai_chat.requests import ChatRequest
@@ -19,13 +26,13 @@ from ninfer_protocols.wire.json import convert, decode_object
 RANGES: Mapping[str, tuple[float, float]] = {
     "temperature": (0, 2),
     "top_p": (0, 1),
-    "top_k": (0, 20),
+    "top_k": (0, TOP_K_CAP),
     "min_p": (0, 1),
     "presence_penalty": (-2, 2),
     "frequency_penalty": (-2, 2),
     "seed": (-(2**63), 2**63 - 1),
 }
-"""Inclusive (contract CHAT-9, CHAT-10). `top_k` 0 stands for the cap of 20."""
+"""Inclusive (contract CHAT-9, CHAT-10). `top_k` 0 stands for the cap."""
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 """Words that are understood; which of them this model has is its template's matter (contract TMPL-3, TMPL-4)."""

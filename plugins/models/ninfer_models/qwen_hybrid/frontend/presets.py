@@ -7,12 +7,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ninfer_core.api import ArtifactInvalid, SamplingOptions, SamplingPresets
+from ninfer_core.api import TOP_K_CAP, ArtifactInvalid, SamplingOptions, SamplingPresets
 from ninfer_models.qwen_hybrid.frontend.control_tokens import TURN_CLOSE
 from ninfer_models.qwen_hybrid.frontend.tokenizer import QwenTokenizer
-
-TOP_K_CAP = 20
-"""The sampler never looks past the 20 best tokens (contract OPT-41)."""
 
 
 def _preset(temperature: float, top_p: float, top_k: int, min_p: float, presence_penalty: float) -> SamplingOptions:
@@ -35,7 +32,12 @@ REGISTERED: Mapping[str, SamplingPresets] = {
     "qwen3-8-27b": _DENSE_27B,
     "qwen3-6-35b-a3b": SamplingPresets(thinking=_preset(1.0, 0.95, 20, 0.0, 1.5), non_thinking=_NON_THINKING),
 }
-"""Presets of contract OPT-46 by model id, written with one hyphen for every run of punctuation."""
+"""Presets of contract OPT-46 by model id, written with one hyphen for every run of punctuation.
+
+By name and not by config: OPT-46 gives settings to models by their names, and they are no property of the weights.
+3.6 and 3.8 of one size have equal configs, and their `generation_config.json` has one set of settings where the
+contract has two, for thinking and for plain answers. An artifact of another name has its own settings (decision 21).
+"""
 
 _WEIGHTS_SUFFIX = re.compile("-(bf16|fp8|nvfp4)$")
 
