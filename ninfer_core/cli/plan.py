@@ -104,6 +104,8 @@ def _thinking(plan: ExecutionPlan) -> str:
     words = ["on" if plan.thinking.enable_thinking else "off"]
     if plan.template.efforts:
         words.append(f"efforts {', '.join(plan.template.efforts)} (default {plan.template.default_effort})")
+    if plan.thinking.thinking_budget is not None:
+        words.append(f"closed after {plan.thinking.thinking_budget:,} tokens")
     words.append("earlier reasoning is " + ("kept" if plan.thinking.preserve_thinking else "dropped"))
     return "; ".join(words)
 
