@@ -1,4 +1,8 @@
-"""A family's host side: prompts in, text out. Lives in both processes and never imports torch."""
+"""A family's host side: prompts in, text out. Never imports torch.
+
+The front process has a `Frontend`, and makes the parsers of answers with its `output_format`. The engine process has an
+`OutputVocabulary` alone, and makes the decoders.
+"""
 
 from __future__ import annotations
 
@@ -141,29 +145,41 @@ class OutputParser(Protocol):
 
 
 class OutputFormat(Protocol):
-    """How a family's generated text is read. Needs no artifact, unlike a Frontend, whose output side it is."""
+    """How a family's generated text is read, whatever the artifact: the one maker of decoders and parsers."""
 
     def decoder(self, token_bytes: Callable[[int], bytes], initial_channel: Channel) -> OutputDecoder:
         """A decoder for ids that stand for any bytes."""
         ...
 
     def parser(self, tools: tuple[ToolDefinition, ...], *, tolerant: bool) -> OutputParser:
-        """As `Frontend.output_parser`."""
+        """A parser for one answer. `tools` is the effective set of the request; with none everything is text
+        (contract TOOL-11, TOOL-16). `tolerant` also takes calls whose wrapper is malformed (TOOL-15)."""
         ...
 
 
-class Frontend(Protocol):
-    """Built once for each process from the artifact's resources."""
+class OutputVocabulary(Protocol):
+    """What an artifact's generated ids are: all of a family's host side that the engine process has."""
 
-    capabilities: TemplateCapabilities
-    presets: SamplingPresets
+    output_format: OutputFormat
     stop_token_ids: tuple[int, ...]
     token_domain: int
     """One more than the largest id that is a token, at most the model's `vocabulary_rows`: sampling uses the logits of
     `[0, token_domain)`. The one place that says so."""
     thinking_control_ids: tuple[int, ...]
     """Guidance and close marker that end thinking at its budget (contract TMPL-12): checked at start to decode to
-    that text and to hold no stop token; empty when the template has no thinking."""
+    that text and to hold no stop token. Those of a frontend are empty when the template has no thinking."""
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """What a generated id adds to the text of an answer; nothing for ids that are withheld."""
+        ...
+
+
+class Frontend(OutputVocabulary, Protocol):
+    """The whole host side, built once from the artifact's resources, in the front process only (inline, and where
+    answers are scripted, the engine shares or has one)."""
+
+    capabilities: TemplateCapabilities
+    presets: SamplingPresets
 
     def prepare(self, request: GenerationRequest, defaults: ThinkingDefaults) -> PreparedPrompt:
         """Render with the artifact's template and tokenize.
@@ -176,15 +192,4 @@ class Frontend(Protocol):
     def fewest_tokens(self, characters: int) -> int:
         """A lower bound of the tokens of a prompt whose messages have this much text, white space around each
         message not counted. Cheap: it lets a prompt be refused that is far too long to be looked at."""
-        ...
-
-    def token_bytes(self, token_id: int) -> bytes:
-        """What a generated id adds to the text of an answer; nothing for ids that are withheld."""
-        ...
-
-    def output_decoder(self, initial_channel: Channel) -> OutputDecoder: ...
-
-    def output_parser(self, tools: tuple[ToolDefinition, ...], *, tolerant: bool) -> OutputParser:
-        """A parser for one answer. `tools` is the effective set of the request; with none everything is text
-        (contract TOOL-11, TOOL-16). `tolerant` also takes calls whose wrapper is malformed (TOOL-15)."""
         ...

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch
 
     from ninfer_core.api.artifact import ArtifactHeader, TensorSpec, WeightSource
-    from ninfer_core.api.frontend import Frontend, OutputFormat
+    from ninfer_core.api.frontend import Frontend, OutputFormat, OutputVocabulary
     from ninfer_core.api.geometry import BuildShape, Geometry
     from ninfer_core.api.kv import KVCodec, KVLayout
     from ninfer_core.api.media import MediaConfig, MediaDecoder
@@ -91,7 +91,14 @@ class FamilyHooks(CommonHooks):
 
     @hookspec(firstresult=True)
     def ninfer_family_frontend(self, header: ArtifactHeader) -> Frontend:
-        """Tokenizer, template and output decoding, from the artifact's resources."""
+        """Tokenizer, template and the reading of output, from the artifact's resources: for the front process."""
+        raise NotImplementedError
+
+    @optional
+    @hookspec(firstresult=True)
+    def ninfer_family_vocabulary(self, header: ArtifactHeader) -> OutputVocabulary:
+        """The same output side as the frontend has, without what only prompts need: for the engine process. A family
+        without this hook has its whole frontend built there."""
         raise NotImplementedError
 
     @hookspec(firstresult=True)

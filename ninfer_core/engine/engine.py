@@ -24,7 +24,7 @@ from ninfer_core.api.errors import (
     ServerOverloaded,
     ServiceUnavailable,
 )
-from ninfer_core.api.frontend import Frontend
+from ninfer_core.api.frontend import OutputVocabulary
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.api.service import Admitted, Finished, GenerationEvent, Progress
 from ninfer_core.engine.inbox import Inbox, Refusal
@@ -49,7 +49,7 @@ class Engine:
         self,
         plan: ExecutionPlan,
         program: Program,
-        frontend: Frontend,
+        vocabulary: OutputVocabulary,
         publish: Publish,
         clock: Callable[[], float] = time.monotonic,
         log: Log | None = None,
@@ -57,13 +57,13 @@ class Engine:
     ) -> None:
         capacities = plan.capacities
         self._program = program
-        self._frontend = frontend
+        self._vocabulary = vocabulary
         self._publish = publish
         self._clock = clock
         self._max_context = capacities.max_context
         self._pool_tokens = capacities.kv_pages * capacities.page_tokens
-        self._stop_token_ids = frozenset(frontend.stop_token_ids)
-        self._control_ids = frontend.thinking_control_ids
+        self._stop_token_ids = frozenset(vocabulary.stop_token_ids)
+        self._control_ids = vocabulary.thinking_control_ids
         self._capacity = capacities.max_concurrency + capacities.max_pending_requests
         self._inbox = Inbox(self._capacity)
         self._scheduler = Scheduler(
@@ -182,7 +182,7 @@ class Engine:
             check_thinking_budget(budget, control_tokens=len(self._control_ids), limit=limit)
         ending = Ending("context_capacity" if room < submit.max_output_tokens else "output_limit")
         session = OutputSession(
-            self._frontend.output_decoder(submit.initial_channel),
+            self._vocabulary.output_format.decoder(self._vocabulary.token_bytes, submit.initial_channel),
             stop_token_ids=self._stop_token_ids,
             stop=submit.stop,
             stop_channels=submit.stop_channels,

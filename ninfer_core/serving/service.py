@@ -139,7 +139,7 @@ class EngineService:
             raise
         place.hold()
         self._log.info("request_started", id=request_id, prompt_tokens=prompt.tokens)
-        parser = self._frontend.output_parser(request.tools, tolerant=self._plan.tolerant_tool_calls)
+        parser = self._frontend.output_format.parser(request.tools, tolerant=self._plan.tolerant_tool_calls)
         return EngineGeneration(
             prompt.resolved,
             events,

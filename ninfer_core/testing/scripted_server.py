@@ -48,7 +48,7 @@ def scripted_server(
     plan = tiny_plan(registry, header, **{"max_concurrency": 4, "kv_capacity": "auto", **(options or {})})
     (family,) = resolve_pinned(plan, registry)["family"]
     frontend = family.hook.ninfer_family_frontend(header=header)
-    scripted, program = scripted_engine(plan, frontend, family.hook.ninfer_family_output_format(), script)
+    scripted, program = scripted_engine(plan, frontend, script)
     link = InlineLink(plan, scripted, lambda on_phase: program, used_log)
     with live_server(
         plan, link, build_protocols, frontend=frontend, sampling=ScriptedSampling(plan, script), log=used_log, **server

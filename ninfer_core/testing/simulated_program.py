@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import codecs
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from ninfer_core.api.artifact import ArtifactIdentity
 from ninfer_core.api.frontend import (
     ChannelText,
+    OutputFormat,
     ParsedToolCall,
     PreparedPrompt,
     SamplingPresets,
@@ -239,6 +240,16 @@ class PlainTextParser:
         return ()
 
 
+class SimulatedFormat:
+    """Implements OutputFormat. Ids are bytes, whatever a vocabulary says."""
+
+    def decoder(self, token_bytes: Callable[[int], bytes], initial_channel: Channel) -> SimulatedDecoder:
+        return SimulatedDecoder(initial_channel)
+
+    def parser(self, tools: tuple[ToolDefinition, ...], *, tolerant: bool) -> PlainTextParser:
+        return PlainTextParser()
+
+
 class SimulatedFrontend:
     """Implements Frontend for token ids that are bytes. A prompt is the messages' text, UTF-8 encoded."""
 
@@ -250,6 +261,7 @@ class SimulatedFrontend:
             temperature=1.0, top_p=0.95, top_k=20, min_p=0.0, presence_penalty=0.0, frequency_penalty=0.0
         )
         self.presets = SamplingPresets(thinking=preset, non_thinking=preset)
+        self.output_format: OutputFormat = SimulatedFormat()
         self.stop_token_ids: tuple[int, ...] = (STOP_TOKEN,)
         self.token_domain = VOCABULARY_ROWS
         self.thinking_control_ids: tuple[int, ...] = CONTROL_IDS
@@ -270,12 +282,6 @@ class SimulatedFrontend:
 
     def token_bytes(self, token_id: int) -> bytes:
         return bytes([token_id]) if token_id < 256 else b""
-
-    def output_decoder(self, initial_channel: Channel) -> SimulatedDecoder:
-        return SimulatedDecoder(initial_channel)
-
-    def output_parser(self, tools: tuple[ToolDefinition, ...], *, tolerant: bool) -> PlainTextParser:
-        return PlainTextParser()
 
 
 def simulated_plan(

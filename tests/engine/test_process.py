@@ -19,8 +19,8 @@ from typing import BinaryIO
 import msgspec
 import pytest
 
-from ninfer_core.api import ExecutionPlan
-from ninfer_core.api.errors import ErrorCategory, RequestError
+from ninfer_core.api import ArtifactHeader, ExecutionPlan
+from ninfer_core.api.errors import ErrorCategory, PluginBroken, RequestError
 from ninfer_core.api.frontend import ChannelText
 from ninfer_core.api.service import Admitted, Finished, TextDelta
 from ninfer_core.artifact import open_artifact
@@ -40,7 +40,8 @@ from ninfer_core.engine.messages import (
     failed,
     pack_token_ids,
 )
-from ninfer_core.engine.process import Publisher
+from ninfer_core.engine.process import Publisher, build_engine
+from ninfer_core.engine.scripted.script import Script, ScriptedAnswer
 from ninfer_core.engine.wire import BlockingReader, EngineStart, encode_frame, engine_decoder
 from ninfer_core.plugins import PluginRegistry
 from ninfer_core.telemetry import create_log
@@ -304,6 +305,24 @@ def test_a_publisher_that_cannot_send_ends_the_connection(monkeypatch: pytest.Mo
     publisher.close()
     ours.close()
     theirs.close()
+
+
+def test_the_engine_process_builds_no_frontend(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(header: ArtifactHeader) -> None:
+        raise AssertionError("the engine decodes and prepares no prompt")
+
+    monkeypatch.setattr("ninfer_models.qwen_hybrid.frontend.frontend.build_frontend", never)
+    monkeypatch.setattr("ninfer_models.qwen_hybrid.frontend.build_frontend", never)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        publisher = Publisher(theirs)
+        start = EngineStart(plan=subject.plan, source=subject.source)
+        engine = build_engine(start, publisher, create_log("off"))
+        script = Script(answers=(ScriptedAnswer(content="x"),))
+        with pytest.raises(PluginBroken):
+            build_engine(msgspec.structs.replace(start, script=script), publisher, create_log("off"))
+        assert not engine.ready
+        publisher.close()
 
 
 def test_a_slow_front_bounds_the_publisher() -> None:

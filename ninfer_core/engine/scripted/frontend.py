@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from ninfer_core.api.frontend import (
-    Frontend,
-    OutputDecoder,
-    OutputFormat,
-    OutputParser,
-    PreparedPrompt,
-    ThinkingDefaults,
-)
-from ninfer_core.api.request import Channel, GenerationRequest, ToolDefinition
+from ninfer_core.api.frontend import Frontend, PreparedPrompt, ThinkingDefaults
+from ninfer_core.api.request import GenerationRequest
 
 
 class ScriptVocabulary:
@@ -39,9 +32,9 @@ class ScriptVocabulary:
 class ScriptedFrontend:
     """Implements Frontend. Prompts are the family's, and so is how an answer's bytes are read."""
 
-    def __init__(self, frontend: Frontend, output_format: OutputFormat, vocabulary: ScriptVocabulary) -> None:
+    def __init__(self, frontend: Frontend, vocabulary: ScriptVocabulary) -> None:
         self._frontend = frontend
-        self._format = output_format
+        self.output_format = frontend.output_format
         self._vocabulary = vocabulary
         self.capabilities = frontend.capabilities
         self.presets = frontend.presets
@@ -59,9 +52,3 @@ class ScriptedFrontend:
         if token_id < self._vocabulary.first_id:
             return self._frontend.token_bytes(token_id)
         return self._vocabulary.token_bytes(token_id)
-
-    def output_decoder(self, initial_channel: Channel) -> OutputDecoder:
-        return self._format.decoder(self.token_bytes, initial_channel)
-
-    def output_parser(self, tools: tuple[ToolDefinition, ...], *, tolerant: bool) -> OutputParser:
-        return self._frontend.output_parser(tools, tolerant=tolerant)

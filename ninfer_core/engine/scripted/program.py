@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ninfer_core.api.frontend import Frontend, OutputFormat
+from ninfer_core.api.frontend import Frontend
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.api.request import Channel
 from ninfer_core.engine.scripted.answers import AnswerWriter, answer_of_seed
@@ -131,7 +131,7 @@ class ScriptedProgram:
 
 
 def scripted_engine(
-    plan: ExecutionPlan, frontend: Frontend, output_format: OutputFormat, script: Script
+    plan: ExecutionPlan, frontend: Frontend, script: Script
 ) -> tuple[ScriptedFrontend, ScriptedProgram]:
     """Both halves of an engine that follows `script`. Raises StartFailed for what the template cannot show."""
     vocabulary = ScriptVocabulary(frontend.token_domain)
@@ -145,4 +145,4 @@ def scripted_engine(
         _Told(answer, {"reasoning": token_ids(answer, "reasoning"), "content": token_ids(answer, "content")})
         for answer in script.answers
     ]
-    return ScriptedFrontend(frontend, output_format, vocabulary), ScriptedProgram(plan, told, vocabulary)
+    return ScriptedFrontend(frontend, vocabulary), ScriptedProgram(plan, told, vocabulary)

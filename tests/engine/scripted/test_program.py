@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 from ninfer_models.qwen_hybrid.frontend import build_frontend
-from ninfer_models.qwen_hybrid.frontend.output_format import QwenOutputFormat
 
 from ninfer_core.api.request import Channel
 from ninfer_core.engine.scripted.answers import answer_seed
@@ -22,7 +21,7 @@ from ninfer_core.testing.tiny import tiny_header, tiny_plan
 def engine(*answers: dict[str, Any], **options: Any) -> tuple[ScriptedFrontend, ScriptedProgram]:
     plan = tiny_plan(PluginRegistry.discover(), tiny_header(), **options)
     script = msgspec.convert({"answers": answers}, Script)
-    return scripted_engine(plan, build_frontend(tiny_header()), QwenOutputFormat(), script)
+    return scripted_engine(plan, build_frontend(tiny_header()), script)
 
 
 def setup(number: int = 0, channel: Channel = "content", reserved: int = 100) -> RowSetup:

@@ -26,7 +26,7 @@ def test_it_decodes_to_the_canonical_guidance_and_opens_the_answer(style: str, f
     )
     assert token_ids.count(frontend._tokenizer.control.id_of["</think>"]) == 1
     assert not set(token_ids) & set(frontend.stop_token_ids)
-    decoder = frontend.output_decoder("reasoning")
+    decoder = frontend.output_format.decoder(frontend.token_bytes, "reasoning")
     pieces = [piece for token_id in token_ids for piece in decoder.push(token_id)] + list(decoder.finish())
     assert {piece.channel for piece in pieces} == {"reasoning"}
     assert "".join(piece.text for piece in pieces) == text.partition("\n</think>")[0]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Geometry,
         Model,
         OutputFormat,
+        OutputVocabulary,
         TensorSpec,
         WeightSource,
     )
@@ -53,6 +54,13 @@ def ninfer_family_frontend(header: ArtifactHeader) -> Frontend:
     from ninfer_models.qwen_hybrid.frontend import build_frontend
 
     return build_frontend(header)
+
+
+@hookimpl
+def ninfer_family_vocabulary(header: ArtifactHeader) -> OutputVocabulary:
+    from ninfer_models.qwen_hybrid.frontend.output_vocabulary import build_vocabulary
+
+    return build_vocabulary(header)
 
 
 @hookimpl

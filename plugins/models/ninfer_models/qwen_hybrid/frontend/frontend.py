@@ -7,28 +7,24 @@ import msgspec
 from ninfer_core.api import (
     ArtifactHeader,
     ArtifactInvalid,
-    Channel,
     GenerationRequest,
-    OutputParser,
+    OutputFormat,
     PreparedPrompt,
     SamplingPresets,
     ThinkingDefaults,
-    ToolDefinition,
 )
 from ninfer_models.qwen_hybrid.frontend.capabilities import TemplateProfile, opened_channel, probe
-from ninfer_models.qwen_hybrid.frontend.decoder import QwenOutputDecoder
-from ninfer_models.qwen_hybrid.frontend.dummy import resolve_tokenizer
 from ninfer_models.qwen_hybrid.frontend.options import resolve
-from ninfer_models.qwen_hybrid.frontend.presets import read_generation_config, sampling_presets, stop_token_ids
+from ninfer_models.qwen_hybrid.frontend.output_format import QwenOutputFormat
+from ninfer_models.qwen_hybrid.frontend.output_vocabulary import read_tokenizer, special_tokens
+from ninfer_models.qwen_hybrid.frontend.presets import read_generation_config, sampling_presets
 from ninfer_models.qwen_hybrid.frontend.prompts import PromptMaker, StructuredPrompts, TemplatePrompts
 from ninfer_models.qwen_hybrid.frontend.renderer import recognise
 from ninfer_models.qwen_hybrid.frontend.template import ChatTemplate
 from ninfer_models.qwen_hybrid.frontend.thinking_control import thinking_control_ids
-from ninfer_models.qwen_hybrid.frontend.tokenizer import QwenTokenizer, build_tokenizer
-from ninfer_models.qwen_hybrid.frontend.tool_calls import build_output_parser
+from ninfer_models.qwen_hybrid.frontend.tokenizer import QwenTokenizer
 
 _REQUIRED = ("tokenizer.json", "chat_template.jinja")
-_SPECIAL_TOKEN_NAMES = ("bos_token", "eos_token", "pad_token", "unk_token")
 
 
 class QwenFrontend:
@@ -47,6 +43,7 @@ class QwenFrontend:
         self._tokenizer = tokenizer
         self._prompts = prompts
         self._profile = profile
+        self.output_format: OutputFormat = QwenOutputFormat()
         self.capabilities = profile.capabilities
         self.presets = presets
         self.stop_token_ids = stop_token_ids
@@ -72,25 +69,6 @@ class QwenFrontend:
     def token_bytes(self, token_id: int) -> bytes:
         return self._tokenizer.token_bytes(token_id)
 
-    def output_decoder(self, initial_channel: Channel) -> QwenOutputDecoder:
-        return QwenOutputDecoder(self._tokenizer.token_bytes, initial_channel)
-
-    def output_parser(self, tools: tuple[ToolDefinition, ...], *, tolerant: bool) -> OutputParser:
-        return build_output_parser(tools, tolerant=tolerant)
-
-
-class _TokenizerConfig(msgspec.Struct, frozen=True):
-    bos_token: str | dict[str, object] | None = None
-    eos_token: str | dict[str, object] | None = None
-    pad_token: str | dict[str, object] | None = None
-    unk_token: str | dict[str, object] | None = None
-
-    def special_tokens(self) -> dict[str, str]:
-        """The tokens that are set, by template variable; older files spell a token as an object."""
-        spelled = {name: getattr(self, name) for name in _SPECIAL_TOKEN_NAMES}
-        texts = {name: each.get("content") if isinstance(each, dict) else each for name, each in spelled.items()}
-        return {name: text for name, text in texts.items() if isinstance(text, str)}
-
 
 def build_frontend(header: ArtifactHeader) -> QwenFrontend:
     """Build from the artifact's resources; ArtifactInvalid says what is missing or wrong in them.
@@ -101,19 +79,13 @@ def build_frontend(header: ArtifactHeader) -> QwenFrontend:
     missing = [f"it has no {name}" for name in _REQUIRED if name not in header.resources]
     if missing:
         raise ArtifactInvalid(header.source, missing)
-    resources = {"tokenizer_config.json": b"{}", "generation_config.json": b"{}", **header.resources}
-    try:
-        config = msgspec.json.decode(resources["tokenizer_config.json"], type=_TokenizerConfig)
-    except msgspec.DecodeError as error:
-        raise ArtifactInvalid(f"{header.source}: tokenizer_config.json", [str(error)]) from error
-    special_tokens = config.special_tokens()
-    generation = read_generation_config(header.source, resources["generation_config.json"])
+    tokenizer, stops = read_tokenizer(header)
+    generation = read_generation_config(header.source, header.resources.get("generation_config.json", b"{}"))
     presets = sampling_presets(header.source, header.identity.model_id, generation)
-    tokenizer_json = resolve_tokenizer(header.source, resources["tokenizer.json"])
-    tokenizer = build_tokenizer(header.source, tokenizer_json, resources["tokenizer_config.json"])
-    template = ChatTemplate(header.source, resources["chat_template.jinja"], tokenizer.control, special_tokens)
+    template = ChatTemplate(
+        header.source, header.resources["chat_template.jinja"], tokenizer.control, special_tokens(header)
+    )
     prompts, profile = _prompts(probe(header.source, template), template, tokenizer)
-    stops = stop_token_ids(header.source, generation, special_tokens.get("eos_token"), tokenizer)
     thinks = profile.capabilities.thinking_toggle or profile.always_thinks
     return QwenFrontend(
         tokenizer=tokenizer,
