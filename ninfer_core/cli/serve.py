@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -38,11 +39,9 @@ def serve(options: ServeOptions) -> None:
     with clock.phase("plan"):
         prepared = prepare(options, registry)
         protocols = resolve_pinned(prepared.plan, registry, ("protocol",))["protocol"]
-    for note in prepared.notes:
-        log.info("note", text=note)
     if script is not None:
         log.warning("scripted", file=options.scripted, answers=len(script.answers))
-    _log_plan(log, prepared.plan)
+    _log_plan(log, prepared.plan, prepared.notes)
     run_server(
         prepared.plan,
         prepared.settings,
@@ -62,8 +61,10 @@ def serve(options: ServeOptions) -> None:
     )
 
 
-def _log_plan(log: Log, plan: ExecutionPlan) -> None:
-    """What was decided, for someone who looks closer (contract OLOG-2)."""
+def _log_plan(log: Log, plan: ExecutionPlan, notes: Sequence[str]) -> None:
+    """What a user should know, and what was decided, for someone who looks closer (contract OLOG-2)."""
+    for note in notes:
+        log.info("note", text=note)
     for pin in plan.pins:
         log.debug("plan_plugin", kind=pin.kind, name=pin.name, package=pin.package, version=pin.version)
     for line in plan.ledger.lines:

@@ -45,45 +45,44 @@ class Sizing:
 
     def lines(self, capacities: Capacities) -> tuple[LedgerLine, ...]:
         """Every line of the ledger but the headroom."""
-        columns = 1 + capacities.draft_tokens
-        slots = capacities.state_slots
-        attention = self.geometry.attention
         context_bytes = device_context_bytes(self.device)
         context_formula = "CUDA context and library workspaces" if context_bytes else "none on the CPU"
         return (
             LedgerLine(name="device_context", bytes=context_bytes, formula=context_formula),
-            LedgerLine(
-                name="weights", bytes=_sum(self.resident), formula=f"{len(self.resident)} tensors on the device"
-            ),
-            LedgerLine(
-                name="kv_pages",
-                bytes=_sum(kv_planes(self.geometry, self.layout, capacities.kv_pages)),
-                formula=f"{capacities.kv_pages} pages * {PAGE_TOKENS} tokens * {attention.layers} layers * "
-                f"{attention.kv_heads} heads * {self.layout.bytes} B",
-            ),
-            LedgerLine(
-                name="recurrent_state",
-                bytes=_sum(state_tensors(self.geometry, slots)),
-                formula=f"{slots} slots * {self.geometry.state_bytes} B",
-            ),
-            LedgerLine(
-                name="round_records",
-                bytes=_sum(record_tensors(self.geometry, slots, columns)),
-                formula=f"{slots} slots * {columns} columns * {self.geometry.record_bytes} B",
-            ),
-            LedgerLine(
-                name="row_buffers",
-                bytes=_sum(row_tensors(self.geometry, capacities)),
-                formula=f"{capacities.max_concurrency} rows * ({pages_for(capacities.max_context)} table entries + "
-                f"{self.geometry.vocabulary_rows} counters + inputs)",
-            ),
+            _line("weights", self.resident, f"{len(self.resident)} tensors on the device"),
+            *self._pools(capacities),
             LedgerLine(
                 name="workspace",
                 bytes=self._workspace_bytes(capacities),
-                formula=f"temporaries of {capacities.prefill_chunk} prefill tokens, of "
-                f"{capacities.max_concurrency} rows * {columns} columns, or of choosing their tokens",
+                formula=f"temporaries of {capacities.prefill_chunk} prefill tokens, of {capacities.max_concurrency} "
+                f"rows * {1 + capacities.draft_tokens} columns, or of choosing their tokens",
             ),
             LedgerLine(name="graph_allowance", bytes=0, formula="no CUDA graphs"),
+        )
+
+    def _pools(self, capacities: Capacities) -> tuple[LedgerLine, ...]:
+        """What `program.pools` allocates."""
+        geometry, attention = self.geometry, self.geometry.attention
+        slots, columns = capacities.state_slots, 1 + capacities.draft_tokens
+        return (
+            _line(
+                "kv_pages",
+                kv_planes(geometry, self.layout, capacities.kv_pages),
+                f"{capacities.kv_pages} pages * {PAGE_TOKENS} tokens * {attention.layers} layers * "
+                f"{attention.kv_heads} heads * {self.layout.bytes} B",
+            ),
+            _line("recurrent_state", state_tensors(geometry, slots), f"{slots} slots * {geometry.state_bytes} B"),
+            _line(
+                "round_records",
+                record_tensors(geometry, slots, columns),
+                f"{slots} slots * {columns} columns * {geometry.record_bytes} B",
+            ),
+            _line(
+                "row_buffers",
+                row_tensors(geometry, capacities),
+                f"{capacities.max_concurrency} rows * ({pages_for(capacities.max_context)} table entries + "
+                f"{geometry.vocabulary_rows} counters + inputs)",
+            ),
         )
 
     def _workspace_bytes(self, capacities: Capacities) -> int:
@@ -124,8 +123,8 @@ def build_shape(capacities: Capacities, activation_dtype: str) -> BuildShape:
     )
 
 
-def _sum(tensors: Sequence[TensorSpec]) -> int:
-    return sum(tensor.bytes for tensor in tensors)
+def _line(name: str, tensors: Sequence[TensorSpec], formula: str) -> LedgerLine:
+    return LedgerLine(name=name, bytes=sum(tensor.bytes for tensor in tensors), formula=formula)
 
 
 def ledger_text(lines: Sequence[LedgerLine]) -> str:

@@ -22,6 +22,20 @@ SOFT_LIMIT = 400
 REASONS: dict[str, str] = {}
 """Files over the soft limit: path -> "YYYY-MM-DD: why it is one thing"."""
 
+FUNCTION_LIMIT = 40
+"""Lines of a function, those of functions and classes within it not counted: they count for themselves."""
+FUNCTION_REASONS: dict[str, str] = {
+    "ninfer_core/testing/simulated_program.py:simulated_plan": "2026-11-30: one constructor, a line for each field",
+    "tests/gpu/test_program.py:test_a_dummy_decodes_in_the_bytes_of_its_ledger": (
+        "2026-11-30: one start of a large model, measured at every step; starting it twice costs minutes"
+    ),
+    "tests/models/frontend/renderer/test_tokens.py:test_cache_marks_have_frontiers_where_they_can": (
+        "2026-11-30: one conversation and a table of every place in it"
+    ),
+    "tests/models/frontend/test_frontend.py:conversations": "2026-11-30: one strategy, a line for each part",
+}
+"""Functions over the limit: path:name -> "YYYY-MM-DD: why it is one thing"."""
+
 UNFINISHED = re.compile(r"#.*\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
 
 
@@ -44,6 +58,46 @@ def test_no_file_is_over_the_hard_limit() -> None:
 def test_a_file_over_the_soft_limit_has_a_dated_reason_and_no_other_file_has() -> None:
     assert {name(path) for path in SOURCES if lines(path) > SOFT_LIMIT} == set(REASONS)
     assert all(re.match(r"\d{4}-\d\d-\d\d: \S", reason) for reason in REASONS.values())
+
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
+def nested(node: ast.AST) -> list[Definition]:
+    """The outermost definitions within a definition."""
+    found: list[Definition] = []
+    for child in ast.iter_child_nodes(node):
+        found += [child] if isinstance(child, Definition) else nested(child)
+    return found
+
+
+def span(node: Definition) -> int:
+    assert node.end_lineno is not None
+    first = min([node.lineno, *(mark.lineno for mark in node.decorator_list)])
+    return node.end_lineno - first + 1
+
+
+def own_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    assert node.end_lineno is not None
+    return node.end_lineno - node.lineno + 1 - sum(map(span, nested(node)))
+
+
+def test_a_function_over_the_limit_has_a_dated_reason_and_no_other_function_has() -> None:
+    long = {
+        f"{name(path)}:{node.name}"
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and own_lines(node) > FUNCTION_LIMIT
+    }
+    assert long == set(FUNCTION_REASONS)
+    assert all(re.match(r"\d{4}-\d\d-\d\d: \S", reason) for reason in FUNCTION_REASONS.values())
+
+
+def test_lines_of_inner_functions_count_for_themselves() -> None:
+    inner = "".join(f"        x = {index}\n" for index in range(50))
+    (outer,) = ast.parse(f"def outer():\n    @mark\n    def inner():\n{inner}    return inner\n").body
+    assert isinstance(outer, ast.FunctionDef)
+    assert (own_lines(outer), own_lines(nested(outer)[0])) == (2, 51)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name)
