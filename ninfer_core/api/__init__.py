@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ninfer_core.api.artifact import DTYPE_BYTES, ArtifactHeader, ArtifactIdentity, TensorSpec, WeightSource
+from ninfer_core.api.efforts import EFFORTS
 from ninfer_core.api.errors import (
     ArtifactInvalid,
     AuthenticationFailed,
@@ -112,10 +113,12 @@ from ninfer_core.api.service import (
 )
 from ninfer_core.api.speculative import Draft, Drafter, DrafterNeeds, DraftRows
 from ninfer_core.api.version import API_VERSION
+from ninfer_core.api.whole_answer import WholeAnswer, whole_answer
 
 __all__ = [
     "API_VERSION",
     "DTYPE_BYTES",
+    "EFFORTS",
     "KINDS",
     "PROVISIONAL_KINDS",
     "ROUTE_DESCRIPTION",
@@ -229,6 +232,8 @@ __all__ = [
     "ToolDefinition",
     "Usage",
     "WeightSource",
+    "WholeAnswer",
     "WireError",
     "hookimpl",
+    "whole_answer",
 ]

@@ -13,7 +13,8 @@ import click
 
 from ninfer_core.api.errors import RequestError
 from ninfer_core.api.request import Channel, GenerationRequest, Message, TemplateOptions, TextPart
-from ninfer_core.api.service import Finished, TextDelta
+from ninfer_core.api.service import Finished
+from ninfer_core.api.whole_answer import whole_answer
 from ninfer_core.cli.options import some_serve_options
 from ninfer_core.plan.options import ServeOptions
 from ninfer_core.plan.prepare import Prepared, prepare
@@ -71,26 +72,13 @@ class LocalModel:
         return self._runner.run(self._answer(request, on_delta))
 
     async def _answer(self, request: GenerationRequest, on_delta: OnDelta) -> tuple[Message, Finished]:
-        pieces: dict[Channel, list[str]] = {"reasoning": [], "content": []}
-        finished: Finished | None = None
-        generation = await self._service.start(request, None)
-        try:
-            async for event in generation:
-                if isinstance(event, TextDelta):
-                    pieces[event.channel].append(event.text)
-                    on_delta(event.channel, event.text)
-                elif isinstance(event, Finished):
-                    finished = event
-        finally:
-            await generation.aclose()
-        assert finished is not None, "a generation that raised nothing ends with Finished"
-        content = "".join(pieces["content"])
+        answer = await whole_answer(await self._service.start(request, None), on_delta)
         message = Message(
             role="assistant",
-            content=(TextPart(content),) if content else (),
-            reasoning="".join(pieces["reasoning"]) or None,
+            content=(TextPart(answer.content),) if answer.content else (),
+            reasoning=answer.reasoning or None,
         )
-        return message, finished
+        return message, answer.finished
 
 
 @contextmanager

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 from ninfer_protocols.openai_chat import ninfer_protocol_build
-from ninfer_protocols.openai_chat.lowering import EFFORTS, RANGES
+from ninfer_protocols.openai_chat.lowering import RANGES
 from ninfer_protocols.openai_chat.requests import ChatRequest
 from ninfer_protocols.openai_chat.unsupported import RULES
+from ninfer_protocols.wire.efforts import OPENAI_EFFORTS
 
 from ninfer_core.api import ProtocolContext
 from ninfer_core.testing.scripted_service import ScriptedService
@@ -48,4 +49,4 @@ def test_codes() -> None:
 
 
 def test_efforts_that_can_work_are_named() -> None:
-    assert all(f"`{effort}`" in PAGE for effort in EFFORTS if effort not in ("minimal", "high", "max"))
+    assert all(f"`{effort}`" in PAGE for effort in OPENAI_EFFORTS if effort not in ("minimal", "high", "max"))

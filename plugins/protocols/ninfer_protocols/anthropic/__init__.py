@@ -17,6 +17,6 @@ def ninfer_protocol_build(context: ProtocolContext) -> ProtocolRoutes:
 def ninfer_protocol_lower(body: bytes) -> GenerationRequest:
     """As the route does it; whether the template has an effort tier is left to the template."""
     from ninfer_protocols.anthropic.lowering import lower
-    from ninfer_protocols.anthropic.thinking import EFFORTS, EffortRules
+    from ninfer_protocols.anthropic.thinking import KNOWN_EFFORTS, EffortRules
 
-    return lower(body, EffortRules(exposed=EFFORTS, map_highest=False)).request
+    return lower(body, EffortRules(exposed=KNOWN_EFFORTS, map_highest=False)).request

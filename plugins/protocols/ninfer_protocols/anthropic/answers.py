@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from ninfer_core.api import Admitted, Finished, FinishReason, TextDelta, ToolCallDelta, Usage
+from ninfer_core.api import Admitted, Finished, FinishReason, Usage, WholeAnswer
 from ninfer_protocols.wire.identifiers import anthropic_id
 
 _LIMITS: Mapping[FinishReason, str] = {
@@ -42,17 +42,16 @@ def message_object(identity: MessageIdentity, content: list[dict[str, Any]], usa
     }
 
 
-def whole_message(
-    identity: MessageIdentity, deltas: Sequence[TextDelta], calls: Sequence[ToolCallDelta], finished: Finished
-) -> dict[str, Any]:
+def whole_message(identity: MessageIdentity, answer: WholeAnswer) -> dict[str, Any]:
     """The aggregate answer: thinking, text and calls, each where there is any (contract ANTH-12)."""
     content: list[dict[str, Any]] = []
-    if thinking := "".join(delta.text for delta in deltas if delta.channel == "reasoning"):
-        content.append({"type": "thinking", "thinking": thinking, "signature": identity.id})
-    if text := "".join(delta.text for delta in deltas if delta.channel == "content"):
-        content.append({"type": "text", "text": text})
-    content += [tool_use_block(call.name) | {"input": call.arguments} for call in calls]
-    return message_object(identity, content, finished.usage) | ending(finished, called=bool(calls))
+    if answer.reasoning:
+        content.append({"type": "thinking", "thinking": answer.reasoning, "signature": identity.id})
+    if answer.content:
+        content.append({"type": "text", "text": answer.content})
+    content += [tool_use_block(call.name) | {"input": call.arguments} for call in answer.calls]
+    finished = answer.finished
+    return message_object(identity, content, finished.usage) | ending(finished, called=bool(answer.calls))
 
 
 def tool_use_block(name: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from litestar import Request, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp, Scope
 
-from ninfer_core.api import Finished, Generation, NinferError, ProtocolContext, TextDelta, ToolCallDelta, WireError
+from ninfer_core.api import Generation, NinferError, ProtocolContext, WireError, whole_answer
 from ninfer_protocols.anthropic.answers import MessageIdentity, whole_message
 from ninfer_protocols.anthropic.errors import anthropic_wire_error, error_body
 from ninfer_protocols.anthropic.events import KEEP_ALIVE_WITH_PING, stream_frames
@@ -58,10 +58,8 @@ class MessagesRoutes:
         identity = MessageIdentity.new(call.model)
         if call.stream:
             return await self._stream(generation, identity)
-        try:
-            return await _aggregate(generation, identity)
-        finally:
-            await generation.aclose()
+        answer = await whole_answer(generation)
+        return JSONAnswer(whole_message(identity, answer), headers=_request_id(identity.request_id))
 
     async def _stream(self, generation: Generation, identity: MessageIdentity) -> ASGIApp:
         return await open_event_stream(
@@ -72,21 +70,6 @@ class MessagesRoutes:
             headers=_request_id(identity.request_id),
             keep_alive=self._keep_alive,
         )
-
-
-async def _aggregate(generation: Generation, identity: MessageIdentity) -> JSONAnswer:
-    deltas: list[TextDelta] = []
-    calls: list[ToolCallDelta] = []
-    finished: Finished | None = None
-    async for event in generation:
-        if isinstance(event, TextDelta):
-            deltas.append(event)
-        elif isinstance(event, ToolCallDelta):
-            calls.append(event)
-        elif isinstance(event, Finished):
-            finished = event
-    assert finished is not None, "a generation that raised nothing ends with Finished"
-    return JSONAnswer(whole_message(identity, deltas, calls, finished), headers=_request_id(identity.request_id))
 
 
 def _request_id(request_id: str) -> Headers:

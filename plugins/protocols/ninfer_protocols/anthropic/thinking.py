@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ninfer_core.api import TemplateOptions
+from ninfer_core.api import EFFORTS, TemplateOptions
 from ninfer_protocols.anthropic.requests import PromptRequest, ThinkingOptions
 from ninfer_protocols.wire.errors import invalid_value
 
 MIN_BUDGET_TOKENS = 1024
-EFFORTS = ("low", "medium", "high", "xhigh", "max")
-"""Words that are understood; which of them this model has is its template's matter."""
+KNOWN_EFFORTS = tuple(word for word in EFFORTS if word != "minimal")
+"""Anthropic's protocol has no `minimal`."""
 
 _MAPPED_EFFORTS = ("high", "max")
 
@@ -27,8 +27,8 @@ class EffortRules(msgspec.Struct, frozen=True, kw_only=True):
         """The tier to render with. Raises RequestError `reasoning_effort_not_supported`."""
         if asked is None or asked in self.exposed:
             return asked
-        if asked not in EFFORTS:
-            raise invalid_value("output_config.effort", f"is '{asked}'; known words are {', '.join(EFFORTS)}")
+        if asked not in KNOWN_EFFORTS:
+            raise invalid_value("output_config.effort", f"is '{asked}'; known words are {', '.join(KNOWN_EFFORTS)}")
         if self.map_highest and asked in _MAPPED_EFFORTS:
             return self.exposed[-1] if self.exposed else None
         known = ", ".join(self.exposed) or "none at all; leave it out"

@@ -20,6 +20,7 @@ from ninfer_protocols.openai_chat.messages import cache_breakpoints, lower_messa
 from ninfer_protocols.openai_chat.requests import ChatRequest
 from ninfer_protocols.openai_chat.tools import effective_tools
 from ninfer_protocols.wire.cache_hints import openai_cache_marks
+from ninfer_protocols.wire.efforts import OPENAI_EFFORTS
 from ninfer_protocols.wire.errors import invalid_value
 from ninfer_protocols.wire.json import convert, decode_object
 
@@ -33,9 +34,6 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "seed": (-(2**63), 2**63 - 1),
 }
 """Inclusive (contract CHAT-9, CHAT-10). `top_k` 0 stands for the cap."""
-
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-"""Words that are understood; which of them this model has is its template's matter (contract TMPL-3, TMPL-4)."""
 
 MAX_STOPS = 4
 
@@ -121,8 +119,8 @@ def _template_options(chat: ChatRequest) -> TemplateOptions:
                 "is not an option of this template; known are enable_thinking and preserve_thinking",
             )
     effort = chat.reasoning_effort
-    if effort is not None and effort not in EFFORTS:
-        raise invalid_value("reasoning_effort", f"is '{effort}'; known words are {', '.join(EFFORTS)}")
+    if effort is not None and effort not in OPENAI_EFFORTS:
+        raise invalid_value("reasoning_effort", f"is '{effort}'; known words are {', '.join(OPENAI_EFFORTS)}")
     enable_thinking = _switch("enable_thinking", chat.enable_thinking, arguments)
     if effort == "none" and enable_thinking:
         raise RequestError(

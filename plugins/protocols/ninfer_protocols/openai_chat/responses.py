@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ninfer_core.api import Finished, FinishReason, LiveTimings, TextDelta, Timings, ToolCallDelta, Usage
+from ninfer_core.api import FinishReason, LiveTimings, Timings, ToolCallDelta, Usage, WholeAnswer
 from ninfer_protocols.wire.identifiers import chat_completion_id, tool_call_id
 
 _FINISH_REASONS: Mapping[FinishReason, Literal["stop", "length"]] = {
@@ -46,12 +46,9 @@ class AnswerIdentity(msgspec.Struct, frozen=True, kw_only=True):
         return {"id": self.id, "object": kind, "created": self.created_unix_seconds, "model": self.model}
 
 
-def completion(
-    identity: AnswerIdentity, deltas: list[TextDelta], calls: list[ToolCallDelta], finished: Finished
-) -> dict[str, Any]:
+def completion(identity: AnswerIdentity, answer: WholeAnswer) -> dict[str, Any]:
     """The aggregate answer (contract CHAT-42 to 44, OBS-1, IMPL-4)."""
-    reasoning = "".join(delta.text for delta in deltas if delta.channel == "reasoning")
-    content = "".join(delta.text for delta in deltas if delta.channel == "content")
+    reasoning, content, calls, finished = answer.reasoning, answer.content, answer.calls, answer.finished
     message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
     if reasoning:
         message["reasoning_content"] = reasoning

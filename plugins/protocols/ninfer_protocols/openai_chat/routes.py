@@ -9,7 +9,7 @@ from litestar import Request, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp, Scope
 
-from ninfer_core.api import Finished, Generation, NinferError, ProtocolContext, TextDelta, ToolCallDelta, WireError
+from ninfer_core.api import Generation, NinferError, ProtocolContext, WireError, whole_answer
 from ninfer_protocols.openai_chat.chunks import stream_frames
 from ninfer_protocols.openai_chat.lowering import ChatCall, lower
 from ninfer_protocols.openai_chat.objects import CREATE
@@ -47,10 +47,7 @@ class ChatRoutes:
         identity = AnswerIdentity.new(model_id)
         if call.stream:
             return await self._stream(generation, call, identity)
-        try:
-            return await _aggregate(generation, identity)
-        finally:
-            await generation.aclose()
+        return JSONAnswer(completion(identity, await whole_answer(generation)))
 
     async def _stream(self, generation: Generation, call: ChatCall, identity: AnswerIdentity) -> ASGIApp:
         return await open_event_stream(
@@ -59,18 +56,3 @@ class ChatRoutes:
             keep_alive_seconds=self._keep_alive_seconds,
             error_frame=lambda error: data_frame(error_body(error)),
         )
-
-
-async def _aggregate(generation: Generation, identity: AnswerIdentity) -> JSONAnswer:
-    deltas: list[TextDelta] = []
-    calls: list[ToolCallDelta] = []
-    finished: Finished | None = None
-    async for event in generation:
-        if isinstance(event, TextDelta):
-            deltas.append(event)
-        elif isinstance(event, ToolCallDelta):
-            calls.append(event)
-        elif isinstance(event, Finished):
-            finished = event
-    assert finished is not None, "a generation that raised nothing ends with Finished"
-    return JSONAnswer(completion(identity, deltas, calls, finished))

@@ -6,10 +6,8 @@ from typing import Any
 
 from ninfer_core.api import RequestError, TemplateCapabilities, TemplateOptions
 from ninfer_protocols.openai_responses.requests import CreateRequest
+from ninfer_protocols.wire.efforts import OPENAI_EFFORTS
 from ninfer_protocols.wire.errors import invalid_value
-
-_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-"""Words that are understood; which of them this model has is its template's matter."""
 
 
 def template_options(
@@ -47,8 +45,8 @@ def _effort(reasoning: dict[str, Any], *, ignore_summary: bool) -> str | None:
                 code="reasoning_option_not_supported",
             )
     effort = reasoning.get("effort")
-    if effort is not None and effort not in _EFFORTS:
-        raise invalid_value("reasoning.effort", f"is {str(effort)[:80]!r}; known words are {', '.join(_EFFORTS)}")
+    if effort is not None and effort not in OPENAI_EFFORTS:
+        raise invalid_value("reasoning.effort", f"is {str(effort)[:80]!r}; known words are {', '.join(OPENAI_EFFORTS)}")
     return effort
 
 

@@ -10,13 +10,10 @@ from typing import Any
 
 import msgspec
 
-from ninfer_core.api import ArtifactInvalid, Channel, InvalidPrompt, TemplateCapabilities
+from ninfer_core.api import EFFORTS, ArtifactInvalid, Channel, InvalidPrompt, TemplateCapabilities
 from ninfer_models.qwen_hybrid.frontend.control_tokens import THINK_CLOSE, THINK_OPEN, TURN_OPEN
 from ninfer_models.qwen_hybrid.frontend.template import ChatTemplate, RenderedPrompt
 from ninfer_models.qwen_hybrid.frontend.tokenizer import Control
-
-EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
-"""Every effort a protocol can ask for, besides `none` (contract TMPL-4)."""
 
 _UNKNOWN_EFFORT = "probe-unknown"
 _USER: dict[str, Any] = {"role": "user", "content": "probe-question"}
