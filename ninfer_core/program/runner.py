@@ -21,6 +21,7 @@ from ninfer_core.program.cache import PagedCache
 from ninfer_core.program.contract import RowRound, RowSetup, Sampling
 from ninfer_core.program.pages import PagePool
 from ninfer_core.program.pools import Pools
+from ninfer_core.program.reservations import Reservation, release_row, reserve_row
 from ninfer_core.program.slots import SlotPool
 from ninfer_core.program.workspace import Workspace
 
@@ -84,13 +85,10 @@ class DeviceProgram:
     @torch.inference_mode()
     def open_row(self, setup: RowSetup) -> int | None:
         """A row whose reservation is taken and whose recurrent state is that of an empty sequence."""
-        slot = self.slots.take()
-        if slot is None:
+        reservation = reserve_row(self.slots, self.pages, setup.reserved_tokens)
+        if reservation is None:
             return None
-        pages = self.pages.reserve(setup.reserved_tokens)
-        if pages is None:
-            self.slots.give_back(slot)
-            return None
+        slot, pages = reservation
         self._rows[slot] = _Row(setup, pages)
         self._initialise(slot, pages, setup.sampling)
         return slot
@@ -146,8 +144,7 @@ class DeviceProgram:
     @torch.inference_mode()
     def close_row(self, row: int) -> None:
         """Pages and slot are free at once: work that still reads them was launched before whatever comes next."""
-        self.pages.release(self._rows.pop(row).pages)
-        self.slots.give_back(row)
+        release_row(self.slots, self.pages, Reservation(row, self._rows.pop(row).pages))
 
     def close(self) -> None:
         """Wait for the device; its memory goes with this object."""

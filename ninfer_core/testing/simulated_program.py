@@ -29,6 +29,7 @@ from ninfer_core.api.plan import Capacities, DeviceInfo, ExecutionPlan, Feature,
 from ninfer_core.api.request import Channel, GenerationRequest, SamplingOptions, TemplateOptions, ToolDefinition
 from ninfer_core.program.contract import RowRound, RowSetup
 from ninfer_core.program.pages import PagePool
+from ninfer_core.program.reservations import Reservation, release_row, reserve_row
 from ninfer_core.program.slots import SlotPool
 
 STOP_TOKEN = 256
@@ -101,13 +102,10 @@ class SimulatedProgram:
     def open_row(self, setup: RowSetup) -> int | None:
         assert not self.closed, "open_row after close"
         assert 1 <= setup.prompt_tokens <= setup.reserved_tokens
-        slot = self.slots.take()
-        if slot is None:
+        reservation = reserve_row(self.slots, self.pages, setup.reserved_tokens)
+        if reservation is None:
             return None
-        pages = self.pages.reserve(setup.reserved_tokens)
-        if pages is None:
-            self.slots.give_back(slot)
-            return None
+        slot, pages = reservation
         self._rows[slot] = _Row(setup, pages)
         return slot
 
@@ -186,9 +184,7 @@ class SimulatedProgram:
         state.taken += accepted
 
     def close_row(self, row: int) -> None:
-        state = self._rows.pop(row)
-        self.pages.release(state.pages)
-        self.slots.give_back(row)
+        release_row(self.slots, self.pages, Reservation(row, self._rows.pop(row).pages))
 
     def close(self) -> None:
         assert not self.closed, "closed twice"

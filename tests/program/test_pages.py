@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from ninfer_core.plan.memory import pages_for
 from ninfer_core.program.pages import PagePool
+from ninfer_core.program.reservations import Reservation, release_row, reserve_row
 from ninfer_core.program.slots import SlotPool
 
 
@@ -58,3 +59,17 @@ def test_slots_are_given_lowest_first_and_once() -> None:
     assert pool.take() == 0
     with pytest.raises(AssertionError, match="not in use"):
         pool.give_back(2)
+
+
+def test_a_row_gets_its_slot_and_its_pages_or_neither() -> None:
+    slots, pages = SlotPool(2), PagePool(pages=4, page_tokens=64)
+    first = reserve_row(slots, pages, 3 * 64)
+    assert isinstance(first, Reservation) and (first.slot, len(first.pages)) == (0, 3)
+    assert reserve_row(slots, pages, 2 * 64) is None, "one page is left"
+    assert (slots.free_slots, pages.free_pages) == (1, 1)
+    assert reserve_row(slots, pages, 64) is not None
+    release_row(slots, pages, first)
+    assert (slots.free_slots, pages.free_pages) == (1, 3)
+    assert reserve_row(slots, pages, 64) is not None
+    assert reserve_row(slots, pages, 64) is None, "no slot is left"
+    assert (slots.free_slots, pages.free_pages) == (0, 2)

@@ -14,6 +14,7 @@ from ninfer_core.engine.scripted.frontend import ScriptedFrontend, ScriptVocabul
 from ninfer_core.engine.scripted.script import Script, ScriptedAnswer, pieces_of
 from ninfer_core.program.contract import RowRound, RowSetup
 from ninfer_core.program.pages import PagePool
+from ninfer_core.program.reservations import Reservation, release_row, reserve_row
 from ninfer_core.program.slots import SlotPool
 
 _SILENT_TOKENS_PER_ROUND = 256
@@ -70,13 +71,10 @@ class ScriptedProgram:
 
     def open_row(self, setup: RowSetup) -> int | None:
         number, channel = answer_of_seed(setup.sampling.seed)
-        slot = self._slots.take()
-        if slot is None:
+        reservation = reserve_row(self._slots, self._pages, setup.reserved_tokens)
+        if reservation is None:
             return None
-        pages = self._pages.reserve(setup.reserved_tokens)
-        if pages is None:
-            self._slots.give_back(slot)
-            return None
+        slot, pages = reservation
         told = self._told[number]
         self._rows[slot] = _Row(told, told.token_ids[channel], pages)
         return slot
@@ -106,9 +104,7 @@ class ScriptedProgram:
         state.taken = state.offered = 0
 
     def close_row(self, row: int) -> None:
-        state = self._rows.pop(row)
-        self._pages.release(state.pages)
-        self._slots.give_back(row)
+        release_row(self._slots, self._pages, Reservation(row, self._rows.pop(row).pages))
 
     def close(self) -> None:
         """Nothing is held on a device."""
