@@ -242,7 +242,7 @@ def test_a_shutdown_while_loading_ends_the_process(subject: Subject, engine: Eng
     assert engine.process.wait(SECONDS) == 0
 
 
-@pytest.mark.parametrize("body", [b"\xa1\xa1\xff", b"\x91" * 100_000, b"\xc0"])
+@pytest.mark.parametrize("body", [b"\xa1\xa1\xff", b"\x83\xa4type\xa8shutdown\xa1x" + b"\x91" * 100_000, b"\xc0"])
 def test_a_corrupted_frame_ends_the_engine_with_a_word_of_it(
     subject: Subject, engine: EngineProcess, body: bytes
 ) -> None:

@@ -82,7 +82,7 @@ def test_a_loss_is_logged_once_and_its_first_reason_stands() -> None:
 
 
 @pytest.mark.contract("GEN-3")
-@pytest.mark.parametrize("body", [b"\xa1\xa1\xff", b"\xc0", b"\x91" * 20_000])
+@pytest.mark.parametrize("body", [b"\xa1\xa1\xff", b"\xc0", b"\x83\xa4type\xa5fatal\xa1x" + b"\x91" * 20_000])
 def test_a_corrupted_frame_of_the_engine_is_the_end_of_the_link(monkeypatch: pytest.MonkeyPatch, body: bytes) -> None:
     """Not of the task that reads, which would leave a server that is well and answers nobody."""
     corrupt = len(body).to_bytes(4, "little") + body

@@ -42,3 +42,10 @@ def test_it_grows_with_the_text(frontend: QwenFrontend) -> None:
 @pytest.mark.parametrize("text", [JAMO, GREEK, KELVIN])
 def test_composing_shortens_text_by_less_than_the_bound_allows(text: str) -> None:
     assert len(text) < 4 * len(unicodedata.normalize("NFC", text).encode())
+
+
+def test_the_vocabulary_is_not_walked_for_it(frontend: QwenFrontend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked on the event loop, of a quarter of a million entries."""
+    fresh = build_frontend(tiny_header())
+    monkeypatch.setattr(fresh._tokenizer, "_model", None)
+    assert fresh.fewest_tokens(1_000_000) == frontend.fewest_tokens(1_000_000)
