@@ -7,6 +7,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ninfer-ready
 PROJECTS := -e '.[dev]' -e plugins/protocols -e plugins/models -e plugins/kvformats -e plugins/speculative -e plugins/media
 
+# Two processes, each with whole files, so that what a file sets up is set up once. make test PARALLEL= runs in one.
+PARALLEL ?= -n 2 --dist loadfile
+
 # Small tensors run slower on several threads than on one.
 export OMP_NUM_THREADS ?= 1
 
@@ -16,10 +19,10 @@ serve: $(READY) ## Serve the embedded model on http://127.0.0.1:8080; make serve
 	$(BIN)/ninfer serve $(OPTIONS)
 
 test: $(READY) ## All tests but the long ones
-	$(BIN)/python -m pytest -m 'not long and not gpu' $(OPTIONS)
+	$(BIN)/python -m pytest -m 'not long and not gpu' $(PARALLEL) $(OPTIONS)
 
 test-long: $(READY) ## The long tests
-	$(BIN)/python -m pytest -m 'long and not gpu' $(OPTIONS)
+	$(BIN)/python -m pytest -m 'long and not gpu' $(PARALLEL) $(OPTIONS)
 
 # The suites are asynchronous in part, and their clients outlive one test.
 test-clients: $(READY) ## LangChain's standard suites over its clients; installs them first
