@@ -1,4 +1,8 @@
-"""The whole HTTP application over a scripted service, in this process or on a real port: for tests of protocols."""
+"""The whole HTTP application over a scripted service, in this process or on a real port: for tests of protocols.
+
+The layers, the routes and the errors are those of a server; the service behind them is `scripted_service`, whose events
+are written down. Where generated text has to be parsed, stopped or cut, use `scripted_server`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""A generation service that says what it was told to: for tests of protocols, without a model or an engine."""
+"""A generation service that says what it was told to: for tests of protocols, without a model or an engine.
+
+The least of the scripted parts: events are written down as a protocol receives them, so stop strings, parsing and
+limits do not happen. `scripted_application` puts it behind the layers of a server; `scripted_server` is another thing,
+the real service over an engine that writes scripted tokens.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +33,7 @@ from ninfer_core.api.service import (
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
+class EventScript:
     """One answer. Each piece is one token, and so is each of `calls`; `pause_seconds` passes before every event.
 
     `refusal` is raised instead of an answer by `start`, `failure` after the pieces instead of the end.
@@ -53,8 +58,8 @@ class ScriptedService:
     `open_generations` says how many answers have not been closed: zero after every exchange, however it ended.
     """
 
-    def __init__(self, script: Script | None = None, model_id: str = "scripted-model") -> None:
-        self.script = script or Script()
+    def __init__(self, script: EventScript | None = None, model_id: str = "scripted-model") -> None:
+        self.script = script or EventScript()
         self.requests: list[GenerationRequest] = []
         self.open_generations = 0
         self.model = ServedModel(
@@ -88,7 +93,7 @@ class ScriptedService:
 class ScriptedGeneration:
     """Generation over one script."""
 
-    def __init__(self, service: ScriptedService, script: Script, request: GenerationRequest) -> None:
+    def __init__(self, service: ScriptedService, script: EventScript, request: GenerationRequest) -> None:
         self._service = service
         self._script = script
         self._closed = False

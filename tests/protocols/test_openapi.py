@@ -17,13 +17,13 @@ from schemathesis.specs.openapi.checks import content_type_conformance, response
 
 from ninfer_core.serving.asgi import Application
 from ninfer_core.testing.scripted_application import exchange, listening, scripted_application
-from ninfer_core.testing.scripted_service import Script, ScriptedService
+from ninfer_core.testing.scripted_service import EventScript, ScriptedService
 
 BUILDS: tuple[Callable[..., Any], ...] = (build_chat, build_responses, build_anthropic)
 CHECKS = [not_a_server_error, content_type_conformance, response_schema_conformance]
 OPERATIONS = 14
 MODEL = "scripted-model"
-SCRIPT = Script(pieces=(("reasoning", "Hm."), ("content", "Fine.")), calls=(("f", {"a": 1}),))
+SCRIPT = EventScript(pieces=(("reasoning", "Hm."), ("content", "Fine.")), calls=(("f", {"a": 1}),))
 
 
 @pytest.fixture(scope="module")

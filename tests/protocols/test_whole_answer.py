@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from ninfer_core.api import GenerationFailed, GenerationRequest, Message, TextPart, WholeAnswer, whole_answer
-from ninfer_core.testing.scripted_service import Script, ScriptedService
+from ninfer_core.testing.scripted_service import EventScript, ScriptedService
 
 REQUEST = GenerationRequest(messages=(Message(role="user", content=(TextPart("x"),)),))
 
 
-def read(script: Script, on_text: Any = None) -> tuple[WholeAnswer | None, ScriptedService]:
+def read(script: EventScript, on_text: Any = None) -> tuple[WholeAnswer | None, ScriptedService]:
     service = ScriptedService(script)
 
     async def run() -> WholeAnswer:
@@ -25,7 +25,7 @@ def read(script: Script, on_text: Any = None) -> tuple[WholeAnswer | None, Scrip
 
 def test_channels_calls_and_end_are_told_apart() -> None:
     seen: list[tuple[str, str]] = []
-    script = Script(
+    script = EventScript(
         pieces=[("reasoning", "a"), ("content", "b"), ("reasoning", "c"), ("content", "d")],
         calls=[("f", {"x": 1}), ("g", {})],
     )
@@ -39,7 +39,7 @@ def test_channels_calls_and_end_are_told_apart() -> None:
 
 
 def test_a_failure_closes_the_generation() -> None:
-    answer, service = read(Script(failure=GenerationFailed("broken")))
+    answer, service = read(EventScript(failure=GenerationFailed("broken")))
     assert answer is None and service.open_generations == 0
 
 
@@ -47,7 +47,7 @@ def test_so_does_a_reader_that_fails() -> None:
     def refuse(channel: str, text: str) -> None:
         raise ZeroDivisionError
 
-    service = ScriptedService(Script())
+    service = ScriptedService(EventScript())
 
     async def run() -> None:
         await whole_answer(await service.start(REQUEST, None), refuse)

@@ -14,7 +14,7 @@ from ninfer_protocols.openai_chat import ninfer_protocol_build
 from ninfer_core.serving.asgi import Application
 from ninfer_core.serving.connections import MAX_CONNECTIONS, connection_bound
 from ninfer_core.testing.scripted_application import listening, scripted_application
-from ninfer_core.testing.scripted_service import Script, ScriptedService
+from ninfer_core.testing.scripted_service import EventScript, ScriptedService
 
 HEALTH = b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n"
 
@@ -93,7 +93,7 @@ def test_a_head_that_does_not_come_ends_the_connection(app: Application, sent: b
 
 
 def test_a_long_answer_outlives_the_time_for_heads() -> None:
-    script = Script(pieces=[("content", "x")] * 5, pause_seconds=0.1)
+    script = EventScript(pieces=[("content", "x")] * 5, pause_seconds=0.1)
     app = scripted_application(ScriptedService(script), [ninfer_protocol_build])
     with listening(app, head_seconds=0.3) as url:
         asked = {"messages": [{"role": "user", "content": "x"}]}

@@ -9,7 +9,7 @@ from ninfer_protocols.anthropic import ninfer_protocol_build
 
 from ninfer_core.serving.asgi import Application
 from ninfer_core.testing.scripted_application import exchange, scripted_application
-from ninfer_core.testing.scripted_service import Script, ScriptedService
+from ninfer_core.testing.scripted_service import EventScript, ScriptedService
 
 PATH = "/v1/messages"
 
@@ -17,7 +17,7 @@ PATH = "/v1/messages"
 class Connection:
     """The protocol's application over one script. `post` fills in what every request needs."""
 
-    def __init__(self, script: Script | None, options: dict[str, Any]) -> None:
+    def __init__(self, script: EventScript | None, options: dict[str, Any]) -> None:
         self.service = ScriptedService(script)
         self.app: Application = scripted_application(self.service, [ninfer_protocol_build], **options)
 
@@ -34,7 +34,7 @@ def connect() -> Iterator[Callable[..., Connection]]:
     """Every answer must have been closed in the end."""
     opened: list[Connection] = []
 
-    def open_connection(script: Script | None = None, **options: Any) -> Connection:
+    def open_connection(script: EventScript | None = None, **options: Any) -> Connection:
         opened.append(Connection(script, options))
         return opened[-1]
 

@@ -18,11 +18,11 @@ from ninfer_core.api import (
     ServiceUnavailable,
 )
 from ninfer_core.testing.event_streams import named_events
-from ninfer_core.testing.scripted_service import Script
+from ninfer_core.testing.scripted_service import EventScript
 
 Connect = Callable[..., Any]
 CALLS = (("get_weather", {"city": "Oslo", "a": [1, {"z": None, "b": 2.5}]}), ("now", {}))
-FULL = Script(
+FULL = EventScript(
     pieces=(("reasoning", "Hm"), ("reasoning", "m."), ("content", "OK"), ("content", ".")),
     calls=CALLS,
     cached_tokens=3,
@@ -133,15 +133,15 @@ def test_a_stream_in_full(connect: Connect) -> None:
     "script",
     [
         FULL,
-        Script(),
-        Script(pieces=()),
-        Script(pieces=(), calls=CALLS),
-        Script(pieces=(("reasoning", "only"),), reason="output_limit"),
-        Script(pieces=(("reasoning", "t"),), calls=CALLS),
-        Script(pieces=(("content", "one "),), reason="stop_string", stop_string="END"),
+        EventScript(),
+        EventScript(pieces=()),
+        EventScript(pieces=(), calls=CALLS),
+        EventScript(pieces=(("reasoning", "only"),), reason="output_limit"),
+        EventScript(pieces=(("reasoning", "t"),), calls=CALLS),
+        EventScript(pieces=(("content", "one "),), reason="stop_string", stop_string="END"),
     ],
 )
-def test_a_stream_adds_up_to_the_aggregate(connect: Connect, script: Script) -> None:
+def test_a_stream_adds_up_to_the_aggregate(connect: Connect, script: EventScript) -> None:
     connection = connect(script)
     whole = connection.post().json()
     assert without_ids(assembled(named_events(connection.post(stream=True).text))) == without_ids(whole)
@@ -162,7 +162,9 @@ def test_a_stream_adds_up_to_the_aggregate(connect: Connect, script: Script) -> 
     ],
 )
 def test_stop_reasons(connect: Connect, reason: FinishReason, calls: Any, expected: tuple[str, str | None]) -> None:
-    connection = connect(Script(reason=reason, calls=calls, stop_string="END" if reason == "stop_string" else None))
+    connection = connect(
+        EventScript(reason=reason, calls=calls, stop_string="END" if reason == "stop_string" else None)
+    )
     answer = connection.post().json()
     assert (answer["stop_reason"], answer["stop_sequence"]) == expected
     delta = dict(named_events(connection.post(stream=True).text))["message_delta"]["delta"]
@@ -195,7 +197,7 @@ def test_count_tokens(connect: Connect) -> None:
 @pytest.mark.contract("GEN-16")
 @pytest.mark.parametrize(("compat", "pings"), [(frozenset(), False), (frozenset({"claude-code"}), True)])
 def test_silence_is_filled(connect: Connect, compat: frozenset[str], pings: bool) -> None:
-    script = Script(pieces=FULL.pieces, pause_seconds=0.12)
+    script = EventScript(pieces=FULL.pieces, pause_seconds=0.12)
     text = connect(script, keep_alive_seconds=0.05, compat=compat).post(stream=True).text
     assert text.startswith(": keep-alive\n\n") and text.count(": keep-alive\n\n") >= 4
     events = named_events(text)
@@ -218,7 +220,7 @@ ERRORS = [
 def test_a_refusal_is_an_ordinary_error_also_for_a_stream(
     connect: Connect, stream: bool, error: Any, status: int, kind: str
 ) -> None:
-    response = connect(Script(refusal=error)).post(stream=stream)
+    response = connect(EventScript(refusal=error)).post(stream=stream)
     body = response.json()
     assert (response.status_code, body["type"], body["error"]["type"]) == (status, "error", kind)
     assert body["error"]["code"] == error.code
@@ -227,7 +229,7 @@ def test_a_refusal_is_an_ordinary_error_also_for_a_stream(
 
 @pytest.mark.contract("MEDIA-2")
 def test_agents_know_a_full_context_by_its_words(connect: Connect) -> None:
-    script = Script(refusal=ContextLengthExceeded(prompt_tokens=9000, max_context=8192))
+    script = EventScript(refusal=ContextLengthExceeded(prompt_tokens=9000, max_context=8192))
     error = connect(script).post().json()["error"]
     assert error["message"] == "prompt is too long: 9000 tokens > 8192 maximum"
     assert error["code"] == "context_length_exceeded"
@@ -235,7 +237,7 @@ def test_agents_know_a_full_context_by_its_words(connect: Connect) -> None:
 
 @pytest.mark.contract("ANTH-44")
 def test_a_failure_after_the_first_event_is_an_error_event(connect: Connect) -> None:
-    script = Script(pieces=(("content", "x"),), failure=ServiceUnavailable("the engine has ended"))
+    script = EventScript(pieces=(("content", "x"),), failure=ServiceUnavailable("the engine has ended"))
     response = connect(script).post(stream=True)
     assert response.status_code == 200
     name, last = named_events(response.text)[-1]

@@ -9,7 +9,7 @@ from litestar.testing import TestClient
 from ninfer_protocols.openai_chat import ninfer_protocol_build
 
 from ninfer_core.api import NinferError, ProtocolContext
-from ninfer_core.testing.scripted_service import Script, ScriptedService
+from ninfer_core.testing.scripted_service import EventScript, ScriptedService
 
 Client = TestClient[Litestar]
 Connect = Callable[..., tuple[Client, ScriptedService]]
@@ -31,7 +31,9 @@ def connect() -> Iterator[Connect]:
     """Gives a client of the protocol over a scripted service; every answer must have been closed in the end."""
     opened: list[tuple[Client, ScriptedService]] = []
 
-    def open_client(script: Script | None = None, keep_alive_seconds: float = 5.0) -> tuple[Client, ScriptedService]:
+    def open_client(
+        script: EventScript | None = None, keep_alive_seconds: float = 5.0
+    ) -> tuple[Client, ScriptedService]:
         service = ScriptedService(script)
         client: Client = TestClient(chat_app(service, keep_alive_seconds))
         opened.append((client, service))

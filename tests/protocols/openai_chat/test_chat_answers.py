@@ -10,11 +10,11 @@ import pytest
 
 from ninfer_core.api import FinishReason, GenerationFailed, RequestQueueTimeout, ServerOverloaded, ServiceUnavailable
 from ninfer_core.testing.event_streams import data_payloads
-from ninfer_core.testing.scripted_service import Script
+from ninfer_core.testing.scripted_service import EventScript
 
 PATH = "/v1/chat/completions"
 Connect = Callable[..., Any]
-THOUGHT = Script(pieces=(("reasoning", "Hm"), ("reasoning", "m."), ("content", "OK"), ("content", ".")))
+THOUGHT = EventScript(pieces=(("reasoning", "Hm"), ("reasoning", "m."), ("content", "OK"), ("content", ".")))
 
 
 def body(**fields: Any) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def test_reasoning_is_absent_when_there_is_none(connect: Connect) -> None:
     [("stop_token", "stop"), ("stop_string", "stop"), ("output_limit", "length"), ("context_capacity", "length")],
 )
 def test_finish_reasons(connect: Connect, reason: FinishReason, expected: str) -> None:
-    client, _ = connect(Script(reason=reason))
+    client, _ = connect(EventScript(reason=reason))
     assert client.post(PATH, json=body()).json()["choices"][0]["finish_reason"] == expected
     finish = data_payloads(client.post(PATH, json=body(stream=True)).text)[-2]
     assert finish["choices"][0]["finish_reason"] == expected
@@ -65,7 +65,7 @@ def test_finish_reasons(connect: Connect, reason: FinishReason, expected: str) -
 def test_timings(connect: Connect) -> None:
     five = (("content", "x"),) * 5
     client, _ = connect(
-        Script(pieces=five, prompt_tokens=10, cached_tokens=6, prompt_seconds=0.5, generation_seconds=2)
+        EventScript(pieces=five, prompt_tokens=10, cached_tokens=6, prompt_seconds=0.5, generation_seconds=2)
     )
     assert client.post(PATH, json=body()).json()["timings"] == {
         "cache_n": 6,
@@ -83,7 +83,9 @@ def test_timings(connect: Connect) -> None:
 @pytest.mark.contract("OBS-6", "CHAT-8")
 @pytest.mark.parametrize("pieces", [(), (("content", "x"),)])
 def test_rates_are_finite_where_there_is_nothing_to_divide_by(connect: Connect, pieces: Any) -> None:
-    client, _ = connect(Script(pieces=pieces, prompt_tokens=4, cached_tokens=4, prompt_seconds=0, generation_seconds=0))
+    client, _ = connect(
+        EventScript(pieces=pieces, prompt_tokens=4, cached_tokens=4, prompt_seconds=0, generation_seconds=0)
+    )
     timings = client.post(PATH, json=body()).json()["timings"]
     assert all(math.isfinite(value) for value in timings.values())
     assert timings["predicted_per_second"] == timings["prompt_per_second"] == 0
@@ -125,7 +127,7 @@ def test_a_stream_without_usage(connect: Connect) -> None:
 @pytest.mark.parametrize(("cached", "processed"), [(0, [0, 3, 7]), (3, [3, 5, 7]), (7, [7])])
 @pytest.mark.parametrize("pieces", [(), (("content", "x"),)])
 def test_prompt_progress(connect: Connect, cached: int, processed: list[int], pieces: Any) -> None:
-    client, _ = connect(Script(pieces=pieces, cached_tokens=cached))
+    client, _ = connect(EventScript(pieces=pieces, cached_tokens=cached))
     chunks = data_payloads(client.post(PATH, json=body(stream=True, return_progress=True)).text)[:-1]
     progress = [chunk["prompt_progress"] for chunk in chunks if "prompt_progress" in chunk]
     assert [event["processed"] for event in progress] == processed
@@ -155,7 +157,7 @@ def test_timings_on_every_chunk_with_text(connect: Connect) -> None:
 
 @pytest.mark.contract("GEN-16")
 def test_silence_is_filled_with_comments_and_nothing_else_changes(connect: Connect) -> None:
-    client, _ = connect(Script(pieces=THOUGHT.pieces, pause_seconds=0.12), keep_alive_seconds=0.05)
+    client, _ = connect(EventScript(pieces=THOUGHT.pieces, pause_seconds=0.12), keep_alive_seconds=0.05)
     text = client.post(PATH, json=body(stream=True)).text
     assert text.startswith(": keep-alive\n\n") and text.count(": keep-alive\n\n") >= 6
     assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in data_payloads(text)[:-1]) == "OK."
@@ -175,14 +177,14 @@ def test_silence_is_filled_with_comments_and_nothing_else_changes(connect: Conne
 def test_a_refusal_is_an_ordinary_error_also_for_a_stream(
     connect: Connect, stream: bool, error: Any, status: int, kind: str
 ) -> None:
-    client, _ = connect(Script(refusal=error))
+    client, _ = connect(EventScript(refusal=error))
     response = client.post(PATH, json=body(stream=stream))
     assert response.status_code == status
     assert response.json() == {"error": {"message": error.message, "type": kind, "param": None, "code": error.code}}
 
 
 def test_a_failure_after_the_first_event_ends_the_stream_with_an_error(connect: Connect) -> None:
-    client, _ = connect(Script(pieces=(("content", "x"),), failure=ServiceUnavailable("the engine has ended")))
+    client, _ = connect(EventScript(pieces=(("content", "x"),), failure=ServiceUnavailable("the engine has ended")))
     response = client.post(PATH, json=body(stream=True))
     assert response.status_code == 200
     *_, last = data_payloads(response.text)
@@ -190,5 +192,5 @@ def test_a_failure_after_the_first_event_ends_the_stream_with_an_error(connect: 
 
 
 def test_a_failure_without_a_stream_is_an_ordinary_error(connect: Connect) -> None:
-    client, _ = connect(Script(failure=ServiceUnavailable("the engine has ended")))
+    client, _ = connect(EventScript(failure=ServiceUnavailable("the engine has ended")))
     assert client.post(PATH, json=body()).status_code == 503

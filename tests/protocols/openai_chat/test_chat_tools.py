@@ -11,7 +11,7 @@ from ninfer_protocols.openai_chat.lowering import lower
 
 from ninfer_core.api import FinishReason, GenerationRequest, RequestError, ToolCall
 from ninfer_core.testing.event_streams import data_payloads
-from ninfer_core.testing.scripted_service import Script
+from ninfer_core.testing.scripted_service import EventScript
 
 PATH = "/v1/chat/completions"
 Connect = Callable[..., Any]
@@ -122,7 +122,7 @@ def test_one_call_at_most_cannot_be_promised() -> None:
     assert len(lowered(parallel_tool_calls=True, tools=TOOLS).tools) == 3
 
 
-CALLED = Script(pieces=(("content", "Look."),), calls=(("f", {"z": "é", "a": 1}), ("g", {})))
+CALLED = EventScript(pieces=(("content", "Look."),), calls=(("f", {"z": "é", "a": 1}), ("g", {})))
 
 
 @pytest.mark.contract("CHAT-41", "CHAT-45", "IMPL-1", "TOOL-14")
@@ -148,7 +148,7 @@ def test_a_streamed_call_is_one_chunk(connect: Connect) -> None:
 def test_an_aggregate_call_has_null_content_where_there_is_no_text(
     connect: Connect, pieces: Any, content: str | None
 ) -> None:
-    client, _ = connect(Script(pieces=pieces, calls=CALLED.calls))
+    client, _ = connect(EventScript(pieces=pieces, calls=CALLED.calls))
     (choice,) = client.post(PATH, json=body()).json()["choices"]
     message = choice["message"]
     assert (message["content"], choice["finish_reason"]) == (content, "tool_calls")
@@ -167,7 +167,7 @@ def test_an_aggregate_call_has_null_content_where_there_is_no_text(
     ],
 )
 def test_a_limit_goes_before_calls(connect: Connect, reason: FinishReason, expected: str) -> None:
-    client, _ = connect(Script(pieces=(), calls=CALLED.calls, reason=reason))
+    client, _ = connect(EventScript(pieces=(), calls=CALLED.calls, reason=reason))
     assert client.post(PATH, json=body()).json()["choices"][0]["finish_reason"] == expected
     assert data_payloads(client.post(PATH, json=body(stream=True)).text)[-2]["choices"][0]["finish_reason"] == expected
 

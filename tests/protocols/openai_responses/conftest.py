@@ -11,7 +11,7 @@ from ninfer_protocols.openai_responses import ninfer_protocol_build
 from ninfer_core.api import ProtocolContext, ProtocolRoutes
 from ninfer_core.testing.event_streams import named_events
 from ninfer_core.testing.scripted_application import exchange, scripted_application
-from ninfer_core.testing.scripted_service import Script, ScriptedService
+from ninfer_core.testing.scripted_service import EventScript, ScriptedService
 
 PATH = "/v1/responses"
 
@@ -19,7 +19,7 @@ PATH = "/v1/responses"
 class Connection:
     """The protocol's application over one script. `post` fills in what every request needs."""
 
-    def __init__(self, script: Script | None, store: dict[str, int], options: dict[str, Any]) -> None:
+    def __init__(self, script: EventScript | None, store: dict[str, int], options: dict[str, Any]) -> None:
         def build(context: ProtocolContext) -> ProtocolRoutes:
             bounded = msgspec.structs.replace(
                 context, **{f"response_store_max_{bound}": value for bound, value in store.items()}
@@ -62,7 +62,7 @@ def connect() -> Iterator[Callable[..., Connection]]:
     opened: list[Connection] = []
 
     def open_connection(
-        script: Script | None = None, *, store: dict[str, int] | None = None, **options: Any
+        script: EventScript | None = None, *, store: dict[str, int] | None = None, **options: Any
     ) -> Connection:
         opened.append(Connection(script, store or {}, options))
         return opened[-1]

@@ -17,14 +17,14 @@ from ninfer_core.api import (
     ServiceUnavailable,
 )
 from ninfer_core.testing.event_streams import named_events
-from ninfer_core.testing.scripted_service import Script
+from ninfer_core.testing.scripted_service import EventScript
 
 Connect = Callable[..., Any]
 TOOLS = [
     {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {"p": {"type": "string"}}}},
     {"type": "namespace", "name": "maps", "description": "Maps", "tools": [{"type": "function", "name": "look"}]},
 ]
-ALL = Script(
+ALL = EventScript(
     pieces=(("reasoning", "Hm"), ("reasoning", "m."), ("content", "OK"), ("content", ".")),
     calls=(("look", {"z": 1, "a": "é"}), ("maps__look", {})),
     cached_tokens=3,
@@ -101,7 +101,7 @@ def test_what_was_asked_is_repeated(connect: Connect) -> None:
     ],
 )
 def test_how_answers_end(connect: Connect, reason: FinishReason, status: str) -> None:
-    connection = connect(Script(reason=reason))
+    connection = connect(EventScript(reason=reason))
     kind, last = connection.stream()[-1]
     assert kind == f"response.{status}"
     for answer in (connection.create(), last["response"]):
@@ -117,14 +117,16 @@ def test_how_answers_end(connect: Connect, reason: FinishReason, status: str) ->
     ("pieces", "kinds"), [((("reasoning", "long"),), ["reasoning"]), ((), []), ((("content", "x"),), ["message"])]
 )
 def test_nothing_is_invented(connect: Connect, pieces: Any, kinds: list[str]) -> None:
-    answer = connect(Script(pieces=pieces, reason="output_limit")).create(max_output_tokens=1)
+    answer = connect(EventScript(pieces=pieces, reason="output_limit")).create(max_output_tokens=1)
     assert [item["type"] for item in answer["output"]] == kinds
     assert answer["completed_at"] is None
 
 
 @pytest.mark.contract("RESP-57", "RESP-58", "RESP-59", "RESP-60", "RESP-61")
-@pytest.mark.parametrize("script", [ALL, Script(), Script(pieces=()), Script(pieces=(), calls=(("look", {}),))])
-def test_a_stream(connect: Connect, script: Script) -> None:
+@pytest.mark.parametrize(
+    "script", [ALL, EventScript(), EventScript(pieces=()), EventScript(pieces=(), calls=(("look", {}),))]
+)
+def test_a_stream(connect: Connect, script: EventScript) -> None:
     events = connect(script).stream(tools=TOOLS)
     assert [payload["type"] for _, payload in events] == [kind for kind, _ in events]
     assert [payload["sequence_number"] for _, payload in events] == list(range(len(events)))
@@ -176,7 +178,7 @@ def test_no_sentinel_and_no_padding(connect: Connect) -> None:
 
 @pytest.mark.contract("GEN-16")
 def test_silence_is_filled_with_comments(connect: Connect) -> None:
-    connection = connect(Script(pause_seconds=0.12), keep_alive_seconds=0.05)
+    connection = connect(EventScript(pause_seconds=0.12), keep_alive_seconds=0.05)
     text = connection.post(stream=True).text
     assert text.startswith(": keep-alive\n\n") and text.count(": keep-alive\n\n") >= 3
     assert named_events(text)[-1][0] == "response.completed"
@@ -189,14 +191,14 @@ def test_silence_is_filled_with_comments(connect: Connect) -> None:
     [(ServerOverloaded(capacity=2), 429), (RequestQueueTimeout(waited_ms=5), 503), (GenerationFailed("broke"), 500)],
 )
 def test_a_refusal_is_an_ordinary_error(connect: Connect, stream: bool, error: Any, status: int) -> None:
-    response = connect(Script(refusal=error)).post(stream=stream)
+    response = connect(EventScript(refusal=error)).post(stream=stream)
     assert (response.status_code, response.json()["error"]["code"]) == (status, error.code)
 
 
 @pytest.mark.contract("RESP-51", "RESP-60")
 def test_a_failure_after_the_stream_started(connect: Connect) -> None:
     failure = ServiceUnavailable("the engine has ended")
-    connection = connect(Script(pieces=(("reasoning", "r"), ("content", "part")), failure=failure))
+    connection = connect(EventScript(pieces=(("reasoning", "r"), ("content", "part")), failure=failure))
     events = connection.stream()
     terminal = [kind for kind, _ in events if kind in ("response.completed", "response.incomplete", "response.failed")]
     assert terminal == ["response.failed"] and events[-1][0] == "response.failed"
@@ -213,14 +215,14 @@ def test_a_failure_after_the_stream_started(connect: Connect) -> None:
 @pytest.mark.contract("RESP-51")
 def test_a_failure_between_a_comment_and_the_first_event(connect: Connect) -> None:
     """The status is out by then, so the stream is begun and broken off."""
-    script = Script(pieces=(), pause_seconds=0.1, failure=RequestQueueTimeout(waited_ms=100))
+    script = EventScript(pieces=(), pause_seconds=0.1, failure=RequestQueueTimeout(waited_ms=100))
     events = connect(script, keep_alive_seconds=0.02).stream()
     assert [kind for kind, _ in events] == ["response.created", "response.in_progress", "response.failed"]
     assert [payload["sequence_number"] for _, payload in events] == [0, 1, 2]
 
 
 def test_a_failure_without_a_stream(connect: Connect) -> None:
-    connection = connect(Script(failure=ServiceUnavailable("the engine has ended")))
+    connection = connect(EventScript(failure=ServiceUnavailable("the engine has ended")))
     assert connection.post().status_code == 503
     assert connection.post().json()["error"]["code"] == "service_unavailable"
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ninfer_core.api import CacheMark, MediaPart, Message, TextPart, ToolCall
-from ninfer_core.testing.scripted_service import Script
+from ninfer_core.testing.scripted_service import EventScript
 
 Connect = Callable[..., Any]
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
@@ -328,7 +328,7 @@ def test_cache_marks(connect: Connect, items: Any, mode: str | None, places: Any
 
 @pytest.mark.contract("PCACHE-8", "RESP-66")
 def test_hints_do_not_reach_the_prompt(connect: Connect) -> None:
-    connection = connect(Script())
+    connection = connect(EventScript())
     connection.create(input=[marked("a")], prompt_cache_key="k", store=False)
     connection.create(input=[{"role": "user", "content": "a"}], store=False)
     first, second = connection.service.requests

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from ninfer_core.api import CacheSession, MediaPart, TextPart
-from ninfer_core.testing.scripted_service import Script
+from ninfer_core.testing.scripted_service import EventScript
 
 Connect = Callable[..., Any]
 TOOLS = [{"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}]
-CALLING = Script(pieces=(("reasoning", "hm"), ("content", "see")), calls=(("look", {"b": 1, "a": 2}),))
+CALLING = EventScript(pieces=(("reasoning", "hm"), ("content", "see")), calls=(("look", {"b": 1, "a": 2}),))
 
 
 def prompt(connection: Any) -> list[tuple[str, str]]:
@@ -25,7 +25,7 @@ def test_a_chain_has_the_whole_history_and_the_current_instructions(connect: Con
     connection = connect(CALLING)
     first = connection.create(instructions="One.", tools=TOOLS)
     call_id = first["output"][-1]["call_id"]
-    connection.service.script = Script()
+    connection.service.script = EventScript()
     result = [{"type": "function_call_output", "call_id": call_id, "output": "12 C"}]
     second = connection.create(input=result, previous_response_id=first["id"], instructions="Two.")
     assert second["previous_response_id"] == first["id"]
@@ -42,7 +42,7 @@ def test_a_chain_has_the_whole_history_and_the_current_instructions(connect: Con
 
 @pytest.mark.contract("RESP-44", "RESP-63")
 def test_names_in_a_chain_find_back_to_the_model(connect: Connect) -> None:
-    connection = connect(Script(pieces=(), calls=(("maps__look", {}),)))
+    connection = connect(EventScript(pieces=(), calls=(("maps__look", {}),)))
     space = [{"type": "namespace", "name": "maps", "description": "", "tools": TOOLS}]
     first = connection.stream(tools=space)[-1][1]["response"]
     call = first["output"][0]
@@ -179,7 +179,7 @@ def test_eviction(connect: Connect) -> None:
 
 @pytest.mark.contract("RESP-71", "OPT-21")
 def test_a_response_larger_than_the_store(connect: Connect) -> None:
-    connection = connect(Script(pieces=(("content", "y" * 5000),)), store={"bytes": 8000})
+    connection = connect(EventScript(pieces=(("content", "y" * 5000),)), store={"bytes": 8000})
     assert connection.refusal(input="x" * 9000)["code"] == "response_store_capacity_exceeded"
     assert connection.service.requests == []
     error = connection.refusal()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ninfer_core.testing.scripted_service import Script
+from ninfer_core.testing.scripted_service import EventScript
 
 Connect = Callable[..., Any]
 SCHEMA = {"type": "object", "properties": {"z": {"type": "string"}, "a": {"type": "integer"}}}
@@ -46,7 +46,7 @@ def test_definitions_reach_the_prompt_in_their_order(connect: Connect) -> None:
 
 @pytest.mark.contract("RESP-44")
 def test_a_name_may_stand_in_several_namespaces(connect: Connect) -> None:
-    connection = connect(Script(pieces=(), calls=(("a__read", {"p": 1}), ("b__read", {"p": 2}), ("read", {}))))
+    connection = connect(EventScript(pieces=(), calls=(("a__read", {"p": 1}), ("b__read", {"p": 2}), ("read", {}))))
     tools = [space("a", function("read")), space("b", function("read")), function("read")]
     for answer in (connection.create(tools=tools), connection.stream(tools=tools)[-1][1]["response"]):
         assert [(call.get("namespace"), call["name"]) for call in answer["output"]] == [
