@@ -53,7 +53,8 @@ class EventScript:
 
 
 class ScriptedService:
-    """GenerationService. Every answer follows `script`; what was asked is kept in `requests`.
+    """GenerationService. Every answer follows `script`; what was asked is kept in `requests`, and for
+    whom in `scopes`; `offloads` counts work on threads.
 
     `open_generations` says how many answers have not been closed: zero after every exchange, however it ended.
     """
@@ -61,6 +62,8 @@ class ScriptedService:
     def __init__(self, script: EventScript | None = None, model_id: str = "scripted-model") -> None:
         self.script = script or EventScript()
         self.requests: list[GenerationRequest] = []
+        self.scopes: list[Scope | None] = []
+        self.offloads = 0
         self.open_generations = 0
         self.model = ServedModel(
             model_id=model_id,
@@ -76,10 +79,12 @@ class ScriptedService:
         )
 
     async def offload(self, work: Callable[[], Result]) -> Result:
+        self.offloads += 1
         return await asyncio.to_thread(work)
 
     async def start(self, request: GenerationRequest, scope: Scope | None) -> ScriptedGeneration:
         self.requests.append(request)
+        self.scopes.append(scope)
         if self.script.refusal is not None:
             raise self.script.refusal
         self.open_generations += 1
