@@ -189,7 +189,8 @@ def test_a_reader_that_stalls_slows_nobody(serve: Serve) -> None:
             until(lambda: server.service.open_requests == 1, 2)
             # On a busy machine only the best of several tries says something.
             until(lambda: seconds(8) < alone / 0.9 + 0.1, 15)
-            assert server.service.open_requests == 1
+            # The last of them may still be on its way out of the server's own thread.
+            until(lambda: server.service.open_requests == 1, 2)
         until(lambda: server.service.open_requests == 0, 2)
 
 
