@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ import torch
 from ninfer_models import qwen_hybrid
 from ninfer_models.qwen_hybrid.geometry import build_geometry
 
+from ninfer_core.api import BuildShape
 from ninfer_core.artifact import open_artifact
 from ninfer_core.plugins import PluginRegistry
 from ninfer_core.testing.family import FamilySubject
@@ -80,12 +80,15 @@ class Checkpoint:
 
     def subject(self) -> FamilySubject:
         handle = open_artifact(str(self.path), PluginRegistry.discover())
-        # All that the hook reads of a plan.
-        plan: Any = SimpleNamespace(
-            activation_dtype="float32", capacities=SimpleNamespace(draft_tokens=DECODE_COLUMNS - 1)
+        shape = BuildShape(
+            prefill_tokens=512,
+            decode_rows=8,
+            decode_columns=DECODE_COLUMNS,
+            max_context=512,
+            activation_dtype="float32",
         )
         with handle.open_weights() as weights:
-            model = qwen_hybrid.ninfer_family_build(handle.header, plan, weights, torch.device("cpu"))
+            model = qwen_hybrid.ninfer_family_build(handle.header, shape, weights, torch.device("cpu"))
         geometry = build_geometry(handle.header, "float32")
         return FamilySubject(model, geometry, self.logits, DECODE_COLUMNS)
 

@@ -110,7 +110,11 @@ def test_a_promised_name_is_said_to_be_not_built(discover: Discover) -> None:
         discover().select("kv", "fp8")
 
 
-def test_one_name_from_two_packages_must_be_chosen_by_package(tmp_path: Path, discover: Discover) -> None:
+def test_one_name_from_two_packages_must_be_chosen_by_package(
+    tmp_path: Path, discover: Discover, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Where another test has imported the real package of this name, its manifest would be found instead.
+    monkeypatch.delitem(sys.modules, "ninfer_kvformats", raising=False)
     write_plugin_package(tmp_path, "acme-fp8", {"kv:fp8": ""}, version="1.1")
     write_plugin_package(tmp_path, "ninfer-kvformats", {"kv:fp8": ""}, version="0.2")
     registry = discover()

@@ -231,4 +231,4 @@ def test_many_messages_take_linear_time(frontend_of: Any) -> None:
         return time.process_time() - start
 
     seconds(10)
-    assert seconds(5000) < 40 * max(min(seconds(500) for _ in range(3)), 1e-3)
+    assert min(seconds(5000) for _ in range(2)) < 70 * max(min(seconds(500) for _ in range(3)), 1e-3)
