@@ -11,6 +11,7 @@ from ninfer_core.api.artifact import ArtifactHeader, ArtifactIdentity, TensorSpe
 from ninfer_core.api.errors import ArtifactInvalid, NinferError
 from ninfer_core.api.geometry import Geometry
 from ninfer_core.artifact.conversion import REPORTED_ACTIVATIONS, stored_groups
+from ninfer_core.artifact.frontend import checked_frontend
 from ninfer_core.artifact.inventory import inventory_problems
 from ninfer_core.artifact.source import open_artifact
 from ninfer_core.plugins import LoadedPlugin, PluginRegistry, claiming_families
@@ -102,9 +103,13 @@ def report_artifact(source: str | None, registry: PluginRegistry) -> ArtifactRep
 def _as_the_family_sees(
     header: ArtifactHeader, claims: Sequence[LoadedPlugin], problems: list[str], notes: list[str]
 ) -> tuple[Geometry | None, tuple[TensorSpec, ...]]:
-    if len(claims) != 1:
-        named = ", ".join(plugin.offer.reference for plugin in claims)
-        notes.append(f"several families claim it: {named}" if claims else "no installed family claims it")
+    if not claims:
+        kind = header.config.get("model_type", "absent")
+        problems.append(f"no installed family claims it (model_type in config.json: {str(kind)[:60]!r})")
+        return None, ()
+    if len(claims) > 1:
+        # It can be used all the same: --family names one of them.
+        notes.append(f"several families claim it: {', '.join(plugin.offer.reference for plugin in claims)}")
         return None, ()
     hook = claims[0].hook
     try:
@@ -114,10 +119,23 @@ def _as_the_family_sees(
         problems.extend(invalid.problems)
         return None, ()
     except NinferError as broken:
-        notes.append(broken.message)
+        problems.append(broken.message)
         return None, ()
     problems.extend(inventory_problems(header, inventory, stored_groups(header, inventory)))
+    problems.extend(_frontend_problems(claims[0], header, geometry))
     return geometry, inventory
+
+
+def _frontend_problems(family: LoadedPlugin, header: ArtifactHeader, geometry: Geometry) -> Sequence[str]:
+    try:
+        checked_frontend(family, header, geometry)
+    except ArtifactInvalid as invalid:
+        # A source that goes beyond the artifact's names the resource.
+        place = invalid.source.removeprefix(header.source).removeprefix(": ")
+        return [f"{place}: {problem}" if place else problem for problem in invalid.problems]
+    except NinferError as broken:
+        return [broken.message]
+    return ()
 
 
 def _lines(header: ArtifactHeader, group_by_name: Mapping[str, str]) -> tuple[TensorLine, ...]:

@@ -49,7 +49,7 @@ def ninfer_family_inventory(header):
 
 @hookimpl
 def ninfer_family_frontend(header):
-    if header.resources["tokenizer.json"] == b"broken":
+    if header.resources.get("tokenizer.json") == b"broken":
         raise ArtifactInvalid(header.source, ["tokenizer.json is broken"])
     template = TemplateCapabilities(
         thinking_toggle=False, efforts=(), default_effort=None, preserve_thinking=False, tools=False

@@ -6,13 +6,17 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ninfer_core.api.artifact import TensorSpec
+from ninfer_core.artifact.writer import write_container
 from ninfer_core.cli.main import main
 from ninfer_core.testing.plugins import write_plugin_package
+from ninfer_core.testing.tiny import tiny_header
 from ninfer_core.testing.toy_artifacts import (
     FAMILY_MODULE,
     RESOURCES,
@@ -108,12 +112,13 @@ def test_an_artifact_that_its_family_cannot_use(
     assert [group["group"] for group in value["groups"]] == ["mtp", "text", "unknown"]  # type: ignore[index, attr-defined]
 
 
-def test_without_exactly_one_claim_there_is_a_note_and_no_geometry(
+def test_without_exactly_one_claim_there_is_no_geometry(
     plugins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stranger = write_toy_directory(tmp_path / "stranger", config={"model_type": "llama"})
-    value = as_json(capsys, str(stranger))
-    assert value["notes"] == ["no installed family claims it"] and value["geometry"] is None
+    value = as_json(capsys, str(stranger), code=1)
+    assert value["problems"] == ["no installed family claims it (model_type in config.json: 'llama')"]
+    assert value["geometry"] is None
     write_plugin_package(
         plugins, "cli-inspect-other", {"family:other": FAMILY_MODULE, "family:bad": "raise ImportError('x')"}
     )
@@ -122,6 +127,57 @@ def test_without_exactly_one_claim_there_is_a_note_and_no_geometry(
     failed, several = value["notes"]  # type: ignore[misc]
     assert "failed to import" in failed
     assert several == "several families claim it: other@cli-inspect-other, toy@cli-inspect-toy"
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[dict[str, bytes]], Path]:
+    """The tiny model with some resources replaced."""
+    monkeypatch.delenv("NINFER_PLUGINS", raising=False)
+
+    def write(changed: dict[str, bytes]) -> Path:
+        header = tiny_header()
+        write_container(
+            tmp_path / "tiny.ninfer",
+            identity=msgspec.structs.replace(header.identity, family="qwen-hybrid", format_version=1),
+            resources={**header.resources, **changed},
+            tensors=header.tensors,
+            chunks=lambda name: (bytes(spec.bytes) for spec in header.tensors if spec.name == name),
+        )
+        return tmp_path / "tiny.ninfer"
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("chat_template.jinja", b"{% if %}", "chat_template.jinja: "),
+        ("chat_template.jinja", b"\xff\xfe", "chat_template.jinja: "),
+        ("tokenizer.json", b"garbage", "tokenizer.json"),
+        ("generation_config.json", b'{"top_p": "x"}', "generation_config.json"),
+        ("config.json", b"{}", "no installed family claims it (model_type in config.json: 'absent')"),
+    ],
+)
+def test_resources_that_no_server_could_use(
+    tiny: Callable[[dict[str, bytes]], Path],
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    data: bytes,
+    said: str,
+) -> None:
+    problems = as_json(capsys, str(tiny({name: data})), code=1)["problems"]
+    assert isinstance(problems, list) and problems and all(said in problem for problem in problems)
+
+
+def test_a_model_that_is_whole_is_inspected_without_torch(tiny: Callable[[dict[str, bytes]], Path]) -> None:
+    script = f"""
+import sys
+from ninfer_core.cli.main import main
+assert main(["inspect", {str(tiny({}))!r}]) == 0
+assert "torch" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 def test_names_out_of_a_file_do_nothing_to_the_terminal(
