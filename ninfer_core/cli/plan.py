@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 import msgspec
 
@@ -9,6 +11,7 @@ from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.api.request import SamplingOptions
 from ninfer_core.cli.options import ServeCommand, serve_options
 from ninfer_core.cli.table import table
+from ninfer_core.engine.scripted.script import read_script
 from ninfer_core.plan.options import ServeOptions
 from ninfer_core.plan.prepare import Prepared, prepare
 from ninfer_core.plan.units import format_bytes
@@ -23,6 +26,8 @@ def plan(options: ServeOptions, as_json: bool) -> None:
 
     ARTIFACT is a .ninfer file, a Hugging Face directory or dummy:NAME; without it, the embedded tiny model.
     """
+    if options.scripted is not None:
+        read_script(Path(options.scripted))
     prepared = prepare(options, PluginRegistry.discover())
     click.echo(plan_json(prepared) if as_json else plan_text(prepared))
 

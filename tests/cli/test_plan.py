@@ -175,3 +175,15 @@ def test_artifact_that_is_not_there(word: str) -> None:
     result = run(word, "--device", "cpu")
     assert result.exception is not None
     assert getattr(result.exception, "code", "") == "artifact_invalid"
+
+
+@pytest.mark.parametrize("content", [None, "[]"])
+def test_a_script_is_checked_as_serving_checks_it(tiny: Path, tmp_path: Path, content: str | None) -> None:
+    script = tmp_path / "script.json"
+    if content is not None:
+        script.write_text(content)
+    rejected = run(tiny, "--scripted", script).exception
+    assert isinstance(rejected, PlanRejected)
+    assert [problem.code for problem in rejected.problems] == ["script_invalid"]
+    script.write_text('[{"content": "x"}]')
+    assert run(tiny, "--scripted", script).exit_code == 0
