@@ -103,6 +103,13 @@ def test_yarn() -> None:
     )
 
 
+def test_what_published_configs_leave_at_null() -> None:
+    rope = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 262144, "attention_factor": None}
+    yarn = _parse({**DENSE, "rope_parameters": rope}).rope.yarn
+    assert yarn is not None and yarn.attention_factor == pytest.approx(1.1386, abs=1e-4)
+    assert _parse({**DENSE, "rope_scaling": None, "eos_token_id": None, "vision_config": None}) == _parse(DENSE)
+
+
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "not a number": ({"hidden_size": "5120"}, "hidden_size is '5120'; it must be an integer of at least 1"),
     "a truth value": ({"num_attention_heads": True}, "num_attention_heads is True"),
@@ -124,6 +131,14 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "yarn without factor": ({"rope_parameters": {"rope_type": "yarn"}}, "factor is missing"),
     "mixed layers": ({"mlp_only_layers": [3]}, "mlp_only_layers is [3]"),
     "epsilon": ({"rms_norm_eps": float("nan")}, "rms_norm_eps is nan"),
+    "epsilon of another kind": ({"rms_norm_eps": None}, "rms_norm_eps is None; it must be a number above 0"),
+    "rope of another kind": ({"rope_parameters": 5}, "rope_parameters is 5; it must be an object"),
+    "older rope of another kind": ({"rope_scaling": [1]}, "rope_scaling is [1]; it must be an object"),
+    "end token": ({"eos_token_id": "x"}, "eos_token_id is 'x'; it must be a token id or a list of token ids"),
+    "end tokens": ({"eos_token_id": [1, -1]}, "eos_token_id is [1, -1]"),
+    "tied head": ({"tie_word_embeddings": "false"}, "tie_word_embeddings is 'false'; it must be true or false"),
+    "text fields": ({"text_config": 3}, "text_config is 3; it must be an object"),
+    "vision fields": ({"vision_config": "big"}, "vision_config is 'big'; it must be an object"),
     "model type": ({"model_type": "llama"}, "model_type is 'llama'"),
 }
 

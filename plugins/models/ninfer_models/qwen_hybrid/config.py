@@ -125,8 +125,13 @@ def parse_config(header: ArtifactHeader) -> QwenHybridConfig:
     """The header's config, checked. Raises ArtifactInvalid with a line for every field that is wrong."""
     problems: list[str] = []
     raw = text_fields(header.config)
-    text = Fields(raw, "text_config." if raw is not header.config else "", problems)
+    whole = Fields(header.config, "", problems)
+    whole.table("text_config")
+    text = whole if raw is header.config else Fields(raw, "text_config.", problems)
     _check_supported(text)
+    # Generation takes them from elsewhere; one that is no id says that the file is damaged.
+    for fields in {id(place): place for place in (whole, text)}.values():
+        fields.token_ids("eos_token_id")
     hidden_size = text.size("hidden_size")
     head_dim = text.size("head_dim", default=256)
     config = QwenHybridConfig(
@@ -136,7 +141,7 @@ def parse_config(header: ArtifactHeader) -> QwenHybridConfig:
         vocabulary_rows=text.size("vocab_size"),
         max_positions=text.size("max_position_embeddings", default=32768),
         norm_epsilon=text.number("rms_norm_eps", default=1e-6, above=0.0),
-        tied_head=_tied_head(header, raw),
+        tied_head=_tied_head(header, whole, text),
         query_heads=text.size("num_attention_heads"),
         kv_heads=text.size("num_key_value_heads"),
         head_dim=head_dim,
@@ -150,7 +155,7 @@ def parse_config(header: ArtifactHeader) -> QwenHybridConfig:
         intermediate_size=None if _is_moe(raw) else text.size("intermediate_size"),
         experts=_experts(text) if _is_moe(raw) else None,
         mtp_layers=text.size("mtp_num_hidden_layers", default=0, least=0, most=_MOST_LAYERS),
-        vision=_vision(header.config, hidden_size, problems),
+        vision=_vision(whole, hidden_size),
     )
     text.divides("num_key_value_heads", config.kv_heads, "num_attention_heads", config.query_heads)
     text.divides("linear_num_key_heads", config.key_heads, "linear_num_value_heads", config.value_heads)
@@ -191,9 +196,10 @@ def _layer_kinds(text: Fields) -> tuple[LayerKind, ...]:
     return tuple(kinds)
 
 
-def _tied_head(header: ArtifactHeader, raw: Mapping[str, object]) -> bool:
+def _tied_head(header: ArtifactHeader, whole: Fields, text: Fields) -> bool:
     """Where the two places disagree, a separate head among the tensors decides."""
-    said = {bool(fields["tie_word_embeddings"]) for fields in (header.config, raw) if "tie_word_embeddings" in fields}
+    places = (whole,) if whole is text else (whole, text)
+    said = {fields.flag("tie_word_embeddings") for fields in places} - {None}
     if len(said) == 2:
         return not any(tensor.name.endswith("lm_head.weight") for tensor in header.tensors)
     return said == {True}
@@ -223,9 +229,7 @@ def _experts(text: Fields) -> Experts:
 def _rope(text: Fields, head_dim: int, *, needs_section: bool) -> Rope:
     merged = dict(text.raw)
     for place in ("rope_scaling", "rope_parameters"):
-        nested = text.raw.get(place)
-        if isinstance(nested, dict):
-            merged.update(nested)
+        merged.update(text.table(place) or {})
     rope = Fields(merged, text.prefix + "rope_parameters.", text.problems)
     pairs = round(head_dim * rope.number("partial_rotary_factor", default=0.25, above=0.0, most=1.0)) // 2
     kind = merged.get("rope_type", merged.get("type", "default"))
@@ -258,6 +262,9 @@ def _section(rope: Fields, pairs: int, *, needed: bool) -> tuple[int, int, int]:
 
 
 def _yarn(rope: Fields) -> Yarn:
+    # Published configs write null for what the scheme itself defines.
+    given = {name: value for name, value in rope.raw.items() if value is not None}
+    rope = Fields(given, rope.prefix, rope.problems)
     factor = rope.number("factor", above=1.0)
     return Yarn(
         factor=factor,
@@ -268,11 +275,11 @@ def _yarn(rope: Fields) -> Yarn:
     )
 
 
-def _vision(config: Mapping[str, object], hidden_size: int, problems: list[str]) -> VisionShape | None:
-    raw = config.get("vision_config")
-    if not isinstance(raw, dict):
+def _vision(whole: Fields, hidden_size: int) -> VisionShape | None:
+    raw = whole.table("vision_config")
+    if raw is None:
         return None
-    vision = Fields(raw, "vision_config.", problems)
+    vision = Fields(raw, "vision_config.", whole.problems)
     shape = VisionShape(
         depth=vision.size("depth", most=_MOST_LAYERS),
         hidden_size=vision.size("hidden_size"),

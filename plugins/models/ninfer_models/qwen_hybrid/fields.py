@@ -31,15 +31,36 @@ class Fields:
         return max(least, 1)
 
     def number(self, name: str, *, default: float | None = None, above: float, most: float = float("inf")) -> float:
-        """A number in (above, most]; required when there is no default. A JSON null means the default."""
-        value = self.raw.get(name)
-        if value is None:
-            value = default
+        """A number in (above, most]; required when there is no default."""
+        value = self.raw.get(name, default)
         if isinstance(value, int | float) and not isinstance(value, bool) and above < value <= most:
             return float(value)
         limit = "" if most == float("inf") else f" and at most {most:g}"
         self.wrong(name, f"a number above {above:g}{limit}")
         return above + 1.0 if most == float("inf") else most
+
+    def table(self, name: str) -> Mapping[str, object] | None:
+        """A nested table that may be absent or null."""
+        value = self.raw.get(name)
+        if value is None or isinstance(value, dict):
+            return value
+        self.wrong(name, "an object")
+        return None
+
+    def flag(self, name: str) -> bool | None:
+        """A truth value that may be absent or null."""
+        value = self.raw.get(name)
+        if value is None or isinstance(value, bool):
+            return value
+        self.wrong(name, "true or false")
+        return None
+
+    def token_ids(self, name: str) -> None:
+        """One id or a list of ids, checked; it may be absent or null."""
+        value = self.raw.get(name)
+        listed = value if isinstance(value, list) else [] if value is None else [value]
+        if not all(isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in listed):
+            self.wrong(name, "a token id or a list of token ids")
 
     def must_equal(self, name: str, wanted: object) -> None:
         """A field that may be absent, and has one value that is supported."""
