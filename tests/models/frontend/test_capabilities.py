@@ -173,3 +173,10 @@ def test_a_refusal_does_not_show_the_mark(frontend_of: FrontendOf) -> None:
     messages = question().messages * 4
     with pytest.raises(InvalidPrompt, match=r"too many <think>$"):
         frontend_of(refusing).prepare(GenerationRequest(messages=messages), ThinkingDefaults())
+
+
+@pytest.mark.contract("TMPL-1")
+@pytest.mark.parametrize("template", ["", " \n", "{{ '<|im_start|>assistant\n' }}"])
+def test_a_template_that_shows_no_message_is_refused(frontend_of: FrontendOf, template: str) -> None:
+    with pytest.raises(ArtifactInvalid, match="it writes nothing of a user message"):
+        frontend_of(template)

@@ -56,8 +56,8 @@ def opened_channel(rendered: RenderedPrompt) -> Channel:
 
 
 def probe(source: str, template: ChatTemplate) -> TemplateProfile:
-    """Raises ArtifactInvalid when the template cannot render a plain question, or writes control tokens in a way
-    that cannot be told from text."""
+    """Raises ArtifactInvalid when the template cannot render a plain question, leaves it out, or writes control
+    tokens in a way that cannot be told from text."""
     return _Probes(source, template).profile()
 
 
@@ -71,6 +71,8 @@ class _Probes:
             plain = self._render([_USER])
         except InvalidPrompt as error:
             raise self._invalid(f"it cannot render one user message: {error.message}") from error
+        if _USER["content"] not in plain.text:
+            raise self._invalid("it writes nothing of a user message: no model could see what it is asked")
         toggle = self._opens([_USER], True) == "reasoning" and self._opens([_USER], False) == "content"
         thinking: dict[str, Any] = {"enable_thinking": True} if toggle else {}
         kept, stripped = (self._preserves(preserve) for preserve in (True, False))
