@@ -21,8 +21,9 @@ class HookRelay:
     """The hooks of one plugin as attributes, called with keyword arguments.
 
     A hook of its kind that the plugin does not implement, or that gives back nothing or something else than its spec
-    says, raises PluginBroken, and so does any exception out of a hook that is not a NinferError. Hooks that are
-    marked optional give None when they are not implemented. A name that is no hook of the kind is an AttributeError.
+    says, raises PluginBroken, and so does any exception out of a hook, SystemExit too, that is neither a NinferError
+    nor a KeyboardInterrupt. Hooks that are marked optional give None when they are not implemented. A name that is no
+    hook of the kind is an AttributeError.
     """
 
     __slots__ = ("_callers", "_kind", "_label")
@@ -48,9 +49,10 @@ class HookRelay:
             raise PluginBroken(f"{self._label} does not implement {name}, which is needed here")
         try:
             result = self._callers[name](**arguments)
-        except NinferError:
+        except (NinferError, KeyboardInterrupt):
             raise
-        except Exception as error:
+        # SystemExit and its like as well: a plugin does not end the process with an exit code of its own.
+        except BaseException as error:
             raise PluginBroken(f"{self._label} failed in {name}: {describe(error)}") from error
         if result is None:
             if optional:

@@ -103,6 +103,19 @@ def test_an_exception_in_a_hook_becomes_a_broken_plugin_with_its_cause(load: Loa
     assert isinstance(error.value.__cause__, KeyError)
 
 
+@pytest.mark.parametrize("raised", ["SystemExit(7)", "GeneratorExit(7)"])
+def test_a_hook_does_not_end_the_process(load: Load, raised: str) -> None:
+    plugin = load(f"@hookimpl\ndef ninfer_kv_layout(head_dim):\n    raise {raised}\n")
+    with pytest.raises(PluginBroken, match=f"failed in ninfer_kv_layout: {raised[:-3]}: 7"):
+        plugin.hook.ninfer_kv_layout(head_dim=64)
+
+
+def test_a_keyboard_interrupt_in_a_hook_is_the_users(load: Load) -> None:
+    plugin = load("@hookimpl\ndef ninfer_kv_layout(head_dim):\n    raise KeyboardInterrupt\n")
+    with pytest.raises(KeyboardInterrupt):
+        plugin.hook.ninfer_kv_layout(head_dim=64)
+
+
 def test_a_typed_error_of_a_hook_passes_unchanged(load: Load) -> None:
     plugin = load("@hookimpl\ndef ninfer_kv_layout(head_dim):\n    raise ArtifactInvalid('a.ninfer', ['odd'])\n")
     with pytest.raises(ArtifactInvalid):
