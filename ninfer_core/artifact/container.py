@@ -11,6 +11,7 @@ from pathlib import Path
 from ninfer_core.api.artifact import ArtifactHeader, ArtifactIdentity
 from ninfer_core.api.errors import ArtifactInvalid
 from ninfer_core.artifact.handle import ArtifactHandle, FileStore, file_sizes
+from ninfer_core.artifact.identity import name_problems, weights_problem
 from ninfer_core.artifact.json_object import JsonRefused, json_object
 from ninfer_core.artifact.safetensors_file import SafetensorsFile, StoredTensor, read_chunks, read_safetensors
 from ninfer_core.artifact.wording import bounded, quoted
@@ -41,6 +42,9 @@ def open_container(path: Path, source: str) -> ArtifactHandle:
     weights = {found.spec.name: found for found in file.tensors if not found.spec.name.startswith(RESOURCE_PREFIX)}
     if not weights:
         problems.append("it has no weights")
+    elif identity is not None:
+        problem = weights_problem(identity.weights_id, (found.spec for found in weights.values()))
+        problems.extend(() if problem is None else (problem,))
     if problems or identity is None:
         raise ArtifactInvalid(source, bounded(problems))
     header = ArtifactHeader(
@@ -64,12 +68,14 @@ def _identity(metadata: Mapping[str, str], problems: list[str]) -> ArtifactIdent
         return None
     if absent:
         return None
-    return ArtifactIdentity(
+    identity = ArtifactIdentity(
         model_id=metadata["model_id"],
         weights_id=metadata["weights_id"],
         family=metadata["family"],
         format_version=FORMAT_VERSION,
     )
+    problems.extend(name_problems(identity))
+    return identity
 
 
 def _resources(file: SafetensorsFile, problems: list[str]) -> dict[str, bytes]:

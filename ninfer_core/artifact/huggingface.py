@@ -10,13 +10,12 @@ from ninfer_core.api.artifact import ArtifactHeader, ArtifactIdentity, TensorSpe
 from ninfer_core.api.errors import ArtifactInvalid
 from ninfer_core.artifact.container import MAX_RESOURCE_BYTES, RESOURCES, SUFFIX
 from ninfer_core.artifact.handle import ArtifactHandle, FileStore, file_sizes
+from ninfer_core.artifact.identity import MAX_NAME_CHARACTERS, weights_id_of
 from ninfer_core.artifact.json_object import JsonRefused, encodable, json_object
 from ninfer_core.artifact.shards import read_bounded, read_shards
 from ninfer_core.artifact.wording import bounded, some
 
 TEMPLATE = "chat_template.jinja"
-
-WEIGHTS_ID_BY_DTYPE: Mapping[str, str] = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 
 _QUANTISED_DTYPES = ("float8_e4m3fn", "uint8", "int8")
 _NOT_BUILT = "quantised weights are not built yet; use the checkpoint in bfloat16"
@@ -43,7 +42,7 @@ def open_directory(path: Path, source: str) -> ArtifactHandle:
     if problems:
         raise ArtifactInvalid(source, bounded(problems))
     identity = ArtifactIdentity(
-        model_id=_model_id(path, config), weights_id=_weights_id(specs), family="", format_version=0
+        model_id=_model_id(path, config), weights_id=weights_id_of(specs), family="", format_version=0
     )
     header = ArtifactHeader(
         source=source,
@@ -131,14 +130,6 @@ def _model_id(path: Path, config: Mapping[str, object]) -> str:
         return cached[1]
     named = config.get("_name_or_path")
     name = resolved.name or (named.rstrip("/").rsplit("/", 1)[-1] if isinstance(named, str) else "") or "model"
-    # A file system takes names that no JSON can carry.
-    return name.encode("utf-8", "replace").decode()
-
-
-def _weights_id(specs: Iterable[TensorSpec]) -> str:
-    """The dtype that holds most bytes."""
-    bytes_by_dtype: dict[str, int] = {}
-    for spec in specs:
-        bytes_by_dtype[spec.dtype] = bytes_by_dtype.get(spec.dtype, 0) + spec.bytes
-    largest = max(bytes_by_dtype, key=lambda dtype: bytes_by_dtype[dtype], default="")
-    return WEIGHTS_ID_BY_DTYPE.get(largest, largest)
+    # A file system takes names that no JSON can carry and no terminal should show.
+    printable = (character if character.isprintable() else "?" for character in name)
+    return "".join(printable)[:MAX_NAME_CHARACTERS]

@@ -19,6 +19,7 @@ from ninfer_core.artifact.container import (
     RESOURCE_PREFIX,
     RESOURCES,
 )
+from ninfer_core.artifact.identity import name_problem
 from ninfer_core.artifact.json_object import encodable
 from ninfer_core.artifact.safetensors_file import CODE_BY_DTYPE, MAX_HEADER_BYTES, PREFIX_BYTES
 from ninfer_core.artifact.wording import quoted
@@ -125,6 +126,8 @@ def _problems(
     members = {"model_id": identity.model_id, "weights_id": identity.weights_id, "family": identity.family}
     problems.extend(f"it would have no {name}" for name, value in members.items() if not value)
     problems.extend(f"{name} is no UTF-8: {quoted(value)}" for name, value in members.items() if not encodable(value))
+    named = {name: value for name, value in members.items() if value and encodable(value)}
+    problems.extend(f"{name} {problem}" for name, value in named.items() if (problem := name_problem(value)))
     problems.extend(f"it would have no {name}" for name in REQUIRED_RESOURCES if name not in resources)
     problems.extend(f"{quoted(name)} is no frontend resource" for name in resources if name not in RESOURCES)
     problems.extend(

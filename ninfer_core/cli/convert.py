@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from ninfer_core.artifact.conversion import convert_directory
+from ninfer_core.artifact.identity import name_problem
 from ninfer_core.plugins import PluginRegistry
 
 
@@ -21,8 +22,9 @@ def convert(directory: str, output: Path, model_id: str | None, force: bool) -> 
 
     The model is checked completely first: its config, every tensor's name, shape and dtype, its frontend.
     """
-    if model_id is not None and not model_id.strip():
-        raise click.BadParameter("must not be empty", param_hint="--model-id")
+    problem = None if model_id is None else name_problem(model_id)
+    if problem is not None:
+        raise click.BadParameter(problem, param_hint="--model-id")
     done = convert_directory(
         directory, output, PluginRegistry.discover(), model_id=model_id, overwrite=force, progress=_Progress()
     )

@@ -80,3 +80,24 @@ def test_a_resource_beyond_the_bound_is_not_read(tmp_path: Path, monkeypatch: py
     assert problems_of(write(tmp_path / "m.ninfer", PARTS, METADATA)) == [
         "resource 'tokenizer.json': has 3 bytes; at most 2 are read"
     ]
+
+
+@pytest.mark.parametrize(
+    ("member", "value", "said"),
+    [
+        ("model_id", "red\x1b[31m", "model_id is 'red\\x1b[31m'; only printable characters are allowed"),
+        ("model_id", "m" * 201, "model_id has 201 characters; at most 200 are allowed"),
+        ("model_id", "  ", "model_id must not be empty"),
+        ("family", "two\nlines", "family is 'two\\nlines'; only printable characters are allowed"),
+        ("weights_id", "int3", "weights_id is 'int3'; this release knows bf16, fp16, fp32"),
+        ("weights_id", "fp32", "weights_id is 'fp32', but most bytes of the weights are bf16"),
+    ],
+)
+def test_names_that_say_nothing_true_or_printable(tmp_path: Path, member: str, value: str, said: str) -> None:
+    assert problems_of(write(tmp_path / "m.ninfer", PARTS, {**METADATA, member: value})) == [said]
+
+
+def test_a_long_name_of_printable_characters_is_kept(tmp_path: Path) -> None:
+    name = "Größe/" + "m" * 194
+    handle = open_container(write(tmp_path / "m.ninfer", PARTS, {**METADATA, "model_id": name}), "m.ninfer")
+    assert handle.header.identity.model_id == name

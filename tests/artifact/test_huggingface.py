@@ -165,3 +165,8 @@ def test_pipes_do_not_block_a_reader(tmp_path: Path) -> None:
 def test_a_directory_name_that_is_no_utf_8(tmp_path: Path) -> None:
     path = tmp_path / os.fsdecode(b"toy-\xff")
     assert opened(write_toy_directory(path)).header.identity.model_id == "toy-?"
+
+
+def test_a_directory_name_becomes_a_printable_model_id(tmp_path: Path) -> None:
+    assert opened(write_toy_directory(tmp_path / "red\x1b[31m\nline")).header.identity.model_id == "red?[31m?line"
+    assert opened(write_toy_directory(tmp_path / ("m" * 240))).header.identity.model_id == "m" * 200

@@ -40,6 +40,7 @@ def test_what_was_written_reads_back_and_the_safetensors_library_agrees(tmp_path
         for index, dtype in enumerate(DTYPE_BY_CODE.values())
     ]
     specs.append(TensorSpec(name="scalar", shape=(), dtype="float32"))
+    specs.append(TensorSpec(name="most", shape=(512,), dtype="bfloat16"))
     path = tmp_path / "m.ninfer"
     assert write(path, specs) == path.stat().st_size
     header = open_container(path, "m.ninfer").header
@@ -165,3 +166,9 @@ def test_a_resource_that_no_reader_would_take(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(writer, "MAX_RESOURCE_BYTES", 20)
     with pytest.raises(ArtifactInvalid, match=r"config\.json has 21 bytes; at most 20 are read back"):
         write(tmp_path / "m.ninfer", toy_specs())
+
+
+def test_no_name_is_written_that_would_not_be_read(tmp_path: Path) -> None:
+    identity = msgspec.structs.replace(IDENTITY, model_id="m" * 201)
+    with pytest.raises(ArtifactInvalid, match="model_id has 201 characters; at most 200 are allowed"):
+        write(tmp_path / "m.ninfer", toy_specs(), identity=identity)
