@@ -85,6 +85,11 @@ class Publisher:
             self._changed.notify_all()
         self._thread.join(GRACE_SECONDS)
 
+    def end_connection(self) -> None:
+        """Nothing is sent or read any more: whoever waits in a read gets its end."""
+        with contextlib.suppress(OSError):  # the front may have been faster
+            self._connection.shutdown(socket.SHUT_RDWR)
+
     def _frame(self, message: EngineMessage) -> bytes:
         """A request whose text cannot be sent, such as a lone surrogate of a family's decoder, fails alone."""
         try:
@@ -110,8 +115,7 @@ class Publisher:
                 self._closed = True
                 self._waiting.clear()
                 self._changed.notify_all()
-            with contextlib.suppress(OSError):
-                self._connection.shutdown(socket.SHUT_RDWR)
+            self.end_connection()
 
     def _next_batch(self) -> list[bytes]:
         """Everything that waits; empty when nothing will come any more."""
@@ -134,6 +138,8 @@ class Listener:
         self._publisher = publisher
         self._log = log
         self.broken = False
+        self.start_failed = False
+        """Set when the engine will never be ready: then the process ends by itself, with the exit code for that."""
         self._thread = threading.Thread(target=self._run, name="ninfer-reader", daemon=True)
         self._thread.start()
 
@@ -149,6 +155,8 @@ class Listener:
             self.broken = True
             self._log.critical("engine_link_broken", exc_info=error)
             self._publisher.publish(Fatal(code=FrameInvalid.code, message=f"{type(error).__name__} in the engine"))
+        if self.start_failed:
+            return
         if not self._engine.ready:
             os._exit(int(self.broken))
         if not self._engine.stop(timeout_seconds=GRACE_SECONDS):
@@ -156,6 +164,8 @@ class Listener:
 
     def _post_all(self) -> None:
         while (message := self._reader.read()) is not None:
+            if self.start_failed:
+                return
             if not self._engine.ready:
                 # Only a Shutdown comes before Ready, and loading cannot be interrupted in any gentler way.
                 os._exit(0)
@@ -200,36 +210,46 @@ def build_engine(start: EngineStart, publisher: Publisher, log: Log) -> InlineEn
 def serve(connection: socket.socket) -> int:
     """Run the engine that the peer asks for until it ends; -> exit code."""
     publisher = Publisher(connection)
-    log = create_log()
-    try:
-        with connection.makefile("rb") as stream:
-            start = BlockingReader(stream, start_decoder()).read()
-            if start is None:
-                return 0
-            log = publisher.log = create_log(start.log_level)
-            forward_standard_logging("ninfer", log)
-            begin = time.monotonic()
-            engine = build_engine(start, publisher, log)
-            publisher.on_unsendable = lambda request_id: engine.post(Cancel(request_id=request_id))
-            publisher.publish(PhaseDone(name="vocabulary", seconds=time.monotonic() - begin))
-            listener = Listener(stream, engine, publisher, log)
-            engine.start()
-            succeeded = engine.wait()
+    with connection.makefile("rb") as stream:
+        try:
+            return _serve(stream, publisher)
+        except NinferError as error:
+            publisher.log.error("engine_start_failed", code=error.code)
+            publisher.publish(Fatal(code=error.code, message=error.message))
+            return 1
+        except Exception as error:
+            publisher.log.critical("engine_start_failed", exc_info=error)
+            publisher.publish(Fatal(code=StartFailed.code, message=f"{type(error).__name__}: {error}"))
+            return 1
+        finally:
             publisher.close()
-            with contextlib.suppress(OSError):  # the front may have been faster
-                connection.shutdown(socket.SHUT_RDWR)  # ends the listener, which holds the stream
-            listener.join()
-            return 0 if succeeded and not listener.broken else 1
-    except NinferError as error:
-        log.error("engine_start_failed", code=error.code)
-        publisher.publish(Fatal(code=error.code, message=error.message))
-        return 1
-    except Exception as error:
-        log.critical("engine_start_failed", exc_info=error)
-        publisher.publish(Fatal(code=StartFailed.code, message=f"{type(error).__name__}: {error}"))
-        return 1
-    finally:
-        publisher.close()
+            # Before the stream is closed: its lock is held by a listener that reads, and the end of the connection is
+            # what ends that read.
+            publisher.end_connection()
+
+
+def _serve(stream: BinaryIO, publisher: Publisher) -> int:
+    """Raises what keeps the engine from starting."""
+    start = BlockingReader(stream, start_decoder()).read()
+    if start is None:
+        return 0
+    log = publisher.log = create_log(start.log_level)
+    forward_standard_logging("ninfer", log)
+    begin = time.monotonic()
+    engine = build_engine(start, publisher, log)
+    publisher.on_unsendable = lambda request_id: engine.post(Cancel(request_id=request_id))
+    publisher.publish(PhaseDone(name="vocabulary", seconds=time.monotonic() - begin))
+    listener = Listener(stream, engine, publisher, log)
+    try:
+        engine.start()
+    except BaseException:
+        listener.start_failed = True
+        raise
+    succeeded = engine.wait()
+    publisher.close()
+    publisher.end_connection()
+    listener.join()
+    return 0 if succeeded and not listener.broken else 1
 
 
 def _die_with_parent() -> None:

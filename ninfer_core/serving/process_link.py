@@ -26,6 +26,10 @@ from ninfer_core.telemetry import Log
 START_SECONDS = 1800.0
 """Longest wait for an engine to be ready: reading 60 GB from a slow disk takes minutes."""
 
+SILENCE_SECONDS = 5.0
+"""How long a starting engine may be silent before its process is looked at, and how long one that has ended is still
+listened to: a process of its own that holds the socket open keeps the end of the connection from coming."""
+
 STOP_SECONDS = 10.0
 """Longest wait for an engine to end by itself; then it is killed."""
 
@@ -128,13 +132,29 @@ class ProcessLink:
     async def _until_ready(self, reader: AsyncReader[EngineMessage], on_phase: OnPhase) -> None:
         while True:
             try:
-                message = await reader.read()
+                message = await self._next_of_start(reader)
             except (FrameInvalid, OSError) as error:
                 raise StartFailed(f"the engine process ended while it started: {error}") from error
             ready = start_step(message, on_phase)
             if ready is not None:
                 self._state.accept_ready(ready)
                 return
+
+    async def _next_of_start(self, reader: AsyncReader[EngineMessage]) -> EngineMessage | None:
+        """The next message; None when there will be none. Raises StartFailed when the process has ended and its
+        connection has not."""
+        assert self._process is not None
+        reading = asyncio.ensure_future(reader.read())
+        try:
+            while True:
+                status = self._process.poll()
+                await asyncio.wait((reading,), timeout=SILENCE_SECONDS)
+                if reading.done():
+                    return reading.result()
+                if status is not None:
+                    raise StartFailed(f"the engine process ended while it started{await self._exit_status()}")
+        finally:
+            reading.cancel()
 
     async def _listen(self, reader: AsyncReader[EngineMessage]) -> None:
         reason = "the engine process has ended"

@@ -18,8 +18,10 @@ import openai
 import pytest
 
 from ninfer_core.testing.event_streams import data_payloads
+from ninfer_core.testing.plugins import write_plugin_package
 from ninfer_core.testing.server_process import (
     ServerProcess,
+    free_port,
     is_alive,
     serve_command,
     serve_environment,
@@ -65,6 +67,37 @@ def test_the_ready_line_says_what_runs(served: ServerProcess) -> None:
         assert part in line
     assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} [A-Z]+ ", each) for each in served.log)
     assert not any("\x1b" in each for each in served.log)
+
+
+@pytest.mark.parametrize(
+    ("raised", "cause"),
+    [("ValueError('no such plane')", "ValueError: no such plane"), ("SystemExit(7)", "SystemExit: 7")],
+    ids=["exception", "exit"],
+)
+def test_a_plugin_that_fails_in_the_engine_ends_the_start_with_its_message(
+    artifact: Path, tmp_path: Path, raised: str, cause: str
+) -> None:
+    source = f"""
+from ninfer_core.api import hookimpl
+from ninfer_kvformats.bf16 import ninfer_kv_layout
+
+@hookimpl
+def ninfer_kv_codec(layout):
+    raise {raised}
+"""
+    write_plugin_package(tmp_path, "failing-kv", {"kv:failing": source})
+    done = subprocess.run(
+        serve_command(str(artifact), "--device", "cpu", "--port", str(free_port()), "--kv-dtype", "failing"),
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**serve_environment(), "PYTHONPATH": str(tmp_path)},
+        timeout=60,
+    )
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("start_failed: the engine did not start: plugin_broken: kv plugin 'failing'"), done.stderr
+    assert last.endswith(f"failed in ninfer_kv_codec: {cause}")
 
 
 @pytest.mark.contract("EXEC-1", "EXEC-2")

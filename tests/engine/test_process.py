@@ -236,6 +236,17 @@ def test_an_artifact_that_was_replaced_after_the_plan_is_refused(
     assert f"fingerprint {subject.plan.fingerprint[:12]} then" in fatal.message
 
 
+def test_a_build_that_fails_is_a_typed_end(subject: Subject, engine: EngineProcess) -> None:
+    """It fails with a listener at the socket, which has to be ended too."""
+    device = msgspec.structs.replace(subject.plan.device, kind="cuda")
+    plan = msgspec.structs.replace(subject.plan, device=device)
+    engine.send(EngineStart(plan=plan, source=subject.source, log_level="off"))
+    *_, fatal = engine.until_end()
+    assert isinstance(fatal, Fatal), fatal
+    assert fatal.code == "start_failed" and "CUDA" in fatal.message
+    assert engine.process.wait(SECONDS) == 1
+
+
 def test_a_shutdown_while_loading_ends_the_process(subject: Subject, engine: EngineProcess) -> None:
     engine.send(EngineStart(plan=subject.plan, source=subject.source))
     engine.send(Shutdown(drain=False))

@@ -39,6 +39,28 @@ def test_an_engine_that_cannot_start_says_why_and_leaves_nothing_behind(tmp_path
     asyncio.run(run())
 
 
+def test_an_engine_whose_end_does_not_end_the_connection_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process of the engine's own, such as a compiler's, may hold the socket open."""
+    held: list[socket.socket] = []
+
+    def spawn(theirs: socket.socket) -> subprocess.Popen[bytes]:
+        held.append(theirs.dup())
+        return subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"])
+
+    monkeypatch.setattr(process_link, "_spawn", spawn)
+    monkeypatch.setattr(process_link, "SILENCE_SECONDS", 0.2)
+
+    async def run() -> None:
+        link = ProcessLink(simulated_plan(), None, log=create_log("off"), log_level="off")
+        async with asyncio.timeout(10):
+            with pytest.raises(StartFailed, match=r"ended while it started \(exit code 3\)"):
+                await link.start(lambda name, seconds: None)
+
+    asyncio.run(run())
+    for end in held:
+        end.close()
+
+
 def test_the_steps_of_a_start() -> None:
     phases: list[str] = []
 
