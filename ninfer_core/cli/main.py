@@ -5,6 +5,8 @@ Exit codes: 0 done, 1 the command failed, 2 it was asked for something that cann
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib
 import sys
 import traceback
@@ -75,6 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words, show_traceback = _take_traceback_flag(words)
     try:
         result = ninfer.main(args=words, prog_name="ninfer", standalone_mode=False)
+        _flush_output()
     except NinferError as error:
         if show_traceback:
             traceback.print_exception(error)
@@ -85,12 +88,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
+    except OSError as error:
+        if not _came_from_output(error):
+            raise
+        _drop_output()
+        if show_traceback:
+            traceback.print_exception(error)
+        if error.errno != errno.EPIPE:
+            click.ClickException(f"the output cannot be written: {error.strerror}").show()
+        return 1
     return result if isinstance(result, int) else 0
 
 
 def serve_main() -> int:
     """`ninfer-serve ...` is `ninfer serve ...`."""
     return main(["serve", *sys.argv[1:]])
+
+
+def _flush_output() -> None:
+    if sys.stdout is not None and not sys.stdout.closed:
+        sys.stdout.flush()
+
+
+def _came_from_output(error: OSError) -> bool:
+    """Whether a write or flush of the output raised it: every command writes with click.echo. Other files fail in
+    frames of their own."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return frame.f_code in (click.echo.__code__, _flush_output.__code__)
+
+
+def _drop_output() -> None:
+    """Give up what standard output still holds: else the interpreter would try again as it ends, and say so."""
+    with contextlib.suppress(OSError):
+        sys.stdout.close()
 
 
 def _take_traceback_flag(words: list[str]) -> tuple[list[str], bool]:

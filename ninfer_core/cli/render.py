@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -81,10 +80,8 @@ def _body(path: Path, limit_bytes: int) -> bytes:
 
 
 def _write(data: bytes) -> None:
-    # click.echo would take escape sequences out of a prompt where stdout is no terminal.
-    sys.stdout.flush()
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+    # As bytes: click.echo would take escape sequences out of a text where stdout is no terminal.
+    click.echo(data, nl=False)
 
 
 def prompt_document(frontend: Frontend, prompt: PreparedPrompt) -> dict[str, Any]:

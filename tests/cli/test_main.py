@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import click
@@ -120,3 +122,20 @@ def test_a_reader_that_went_away_ends_the_command_without_noise(words: list[str]
     )
     os.close(writer)
     assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no device that is always full")
+@pytest.mark.parametrize("words", [["--help"], ["plan"], ["plan", "--json"]], ids=" ".join)
+def test_output_that_cannot_be_written_is_a_line_and_an_exit_code(words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "ninfer_core", *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
+        )
+    assert done.returncode == 1
+    assert done.stderr == "Error: the output cannot be written: No space left on device\n"
+
+
+def test_another_file_that_cannot_be_written_is_not_taken_for_the_output(failing: Failing) -> None:
+    failing.error = OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(OSError):
+        main(["fail"])
