@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ninfer_core.api.errors import Problem
+from ninfer_core.artifact.identity import name_problem
 from ninfer_core.plan.options import ServeOptions, flag_name, option_infos
 
 CACHE_CAPACITIES = (
@@ -19,7 +20,16 @@ MTP_DRAFT_TOKENS = 5
 
 def option_problems(options: ServeOptions) -> list[Problem]:
     """What options within their ranges say against each other, and those that ask for what is not built."""
-    return [*_conflicts(options), *_not_built(options)]
+    return [*_model_id(options), *_conflicts(options), *_not_built(options)]
+
+
+def _model_id(options: ServeOptions) -> list[Problem]:
+    """The rule of the artifact's own name holds for the name that replaces it."""
+    problem = None if options.model_id is None else name_problem(options.model_id)
+    if problem is None:
+        return []
+    message = f"{options.origin('model_id')} {problem}"
+    return [Problem(code="option_invalid", message=message, remedy="choose a short name of printable characters")]
 
 
 def not_built(what: str, remedy: str) -> Problem:

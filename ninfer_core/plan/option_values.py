@@ -63,7 +63,9 @@ def check(info: OptionInfo, value: object) -> object:
 
 def _check_words(info: OptionInfo, value: object) -> object:
     if info.kind == "names":
-        if not isinstance(value, tuple) or not value or not all(isinstance(name, str) and name for name in value):
+        if value in ((), ("",)):
+            raise ValueError("names nothing")
+        if not isinstance(value, tuple) or not all(isinstance(name, str) and name for name in value):
             raise ValueError(f"is {_show(value)}, not one or more names")
         if len(set(value)) != len(value):
             raise ValueError(f"names {_show(max(value, key=value.count))} twice")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ninfer_core.api.errors import Problem
+from ninfer_core.api.errors import PlanRejected, Problem
 from ninfer_core.plan.option_rules import CACHE_CAPACITIES, option_problems
 from ninfer_core.plan.option_sources import load_options
 from ninfer_core.plan.options import ServeOptions, option_infos, variable_name
@@ -110,3 +110,22 @@ def test_conflicts_and_what_is_not_built_are_found_together() -> None:
 def test_no_thinking_may_stand_beside_a_budget() -> None:
     options = ServeOptions(no_thinking=True, default_thinking_budget=10)
     assert of_code(options, "option_conflict") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("m" * 201, "--model-id has 201 characters; at most 200 are allowed"),
+        ("two\nlines", "--model-id is 'two\\nlines'; only printable characters are allowed"),
+    ],
+)
+def test_a_public_name_is_short_and_printable(name: str, said: str) -> None:
+    (problem,) = of_code(load_options({"model_id": name}, {}), "option_invalid")
+    assert problem.message == said
+    assert not of_code(load_options({"model_id": "m" * 200}, {}), "option_invalid")
+
+
+def test_no_protocol_is_said_in_words() -> None:
+    with pytest.raises(PlanRejected) as refused:
+        load_options({"protocols": ""}, {})
+    assert [problem.message for problem in refused.value.problems] == ["--protocols names nothing"]

@@ -143,7 +143,7 @@ def test_misplaced_and_unknown_keys(tmp_path: Path, text: str, message: str, rem
         ("server.cors", "1", "is 1, not true or false"),
         ("server.host", "7", "is 7, not a string"),
         ("server.protocols", '"a"', "is 'a', not a list of strings"),
-        ("server.protocols", "[]", "not one or more names"),
+        ("server.protocols", "[]", "names nothing"),
         ("server.protocols", '["a", "a"]', "names 'a' twice"),
         ("server.compat", '["claude"]', "names 'claude', not codex, claude-code"),
         ("engine.device", "1.5", "is 1.5, not a whole number or cpu"),

@@ -82,3 +82,9 @@ def test_no_bytes_raise_anything_else(body: bytes) -> None:
         decode_object(body)
     except RequestError as error:
         assert error.code == "invalid_json"
+
+
+def test_what_is_not_the_body_is_not_called_so() -> None:
+    for text in (b"{", b"[]"):
+        with pytest.raises(RequestError, match=r"^the string "):
+            decode_object(text, "the string")

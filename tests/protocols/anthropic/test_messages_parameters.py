@@ -343,3 +343,8 @@ def test_counting_reads_the_prompt_alone() -> None:
 
 def test_rendering_a_file_leaves_the_effort_to_the_template() -> None:
     assert ninfer_protocol_lower(body=body(output_config={"effort": "high"})).template.reasoning_effort == "high"
+
+
+def test_a_budget_that_is_missing_is_said_to_be() -> None:
+    with pytest.raises(RequestError, match="is missing; it must be 1024 or more"):
+        lowered(thinking={"type": "enabled"})

@@ -75,9 +75,8 @@ def _enabled(thinking: ThinkingOptions) -> bool:
     if thinking.type not in ("disabled", "adaptive", "enabled"):
         raise invalid_value("thinking.type", f"is '{thinking.type}'; it must be disabled, adaptive or enabled")
     if thinking.type == "enabled" and (thinking.budget_tokens or 0) < MIN_BUDGET_TOKENS:
-        raise invalid_value(
-            "thinking.budget_tokens", f"is {thinking.budget_tokens}; it must be {MIN_BUDGET_TOKENS} or more"
-        )
+        found = "is missing" if thinking.budget_tokens is None else f"is {thinking.budget_tokens}"
+        raise invalid_value("thinking.budget_tokens", f"{found}; it must be {MIN_BUDGET_TOKENS} or more")
     if thinking.display == "omitted":
         raise invalid_value(
             "thinking.display",

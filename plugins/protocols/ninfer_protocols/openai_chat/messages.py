@@ -157,7 +157,7 @@ def _tool_call(item: ToolCallItem, where: str) -> ToolCall:
 
 def _call(call: FunctionCall, call_id: str | None, where: str) -> ToolCall:
     try:
-        arguments = decode_object(call.arguments.encode()) if call.arguments else {}
+        arguments = decode_object(call.arguments.encode(), "the string") if call.arguments else {}
     except RequestError as problem:
         raise invalid_value(f"{where}.arguments", f"must be a JSON object in a string ({problem})") from None
     return ToolCall(name=call.name, arguments=arguments, call_id=call_id)

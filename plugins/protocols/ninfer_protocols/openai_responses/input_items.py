@@ -154,7 +154,7 @@ class InputReader:
         _check_complete(wire.status, where)
         checked_name(wire.namespace, wire.name, where)
         try:
-            decode_object(wire.arguments.encode())
+            decode_object(wire.arguments.encode(), "the string")
         except RequestError as problem:
             raise invalid_value(f"{where}.arguments", f"must be a JSON object in a string ({problem})") from None
         return FunctionCallItem(

@@ -33,17 +33,17 @@ _PATH = re.compile(r" - at `\$\.?([^`]*)`$")
 Record = TypeVar("Record", bound=msgspec.Struct)
 
 
-def decode_object(body: bytes) -> dict[str, Any]:
-    """The JSON object in `body`. Raises RequestError `invalid_json` for anything else."""
+def decode_object(body: bytes, what: str = "the body") -> dict[str, Any]:
+    """The JSON object in `body`, which messages call `what`. Raises RequestError `invalid_json` for anything else."""
     try:
         value = _decode(body, SPLIT_LEVELS)
     except RecursionError:
         raise _too_deep() from None
     except (msgspec.MsgspecError, ValueError) as problem:
-        raise RequestError(f"the body is not valid JSON: {problem}", code="invalid_json") from None
+        raise RequestError(f"{what} is not valid JSON: {problem}", code="invalid_json") from None
     if not isinstance(value, dict):
         raise RequestError(
-            f"the body must be a JSON object, and is {_json_type(value)}: send {{...}}", code="invalid_json"
+            f"{what} must be a JSON object, and is {_json_type(value)}: send {{...}}", code="invalid_json"
         )
     _check_depth(value)
     return value
