@@ -129,9 +129,7 @@ def parse_config(header: ArtifactHeader) -> QwenHybridConfig:
     whole.table("text_config")
     text = whole if raw is header.config else Fields(raw, "text_config.", problems)
     _check_supported(text)
-    # Generation takes them from elsewhere; one that is no id says that the file is damaged.
-    for fields in {id(place): place for place in (whole, text)}.values():
-        fields.token_ids("eos_token_id")
+    _check_stop_ids(whole, text)
     hidden_size = text.size("hidden_size")
     head_dim = text.size("head_dim", default=256)
     config = QwenHybridConfig(
@@ -177,6 +175,12 @@ def _check_supported(text: Fields) -> None:
     text.must_equal("mtp_use_dedicated_embeddings", False)
     if text.raw.get("mlp_only_layers"):
         text.wrong("mlp_only_layers", "empty: models that mix dense and expert layers are not supported")
+
+
+def _check_stop_ids(whole: Fields, text: Fields) -> None:
+    """Generation takes them from elsewhere; one that is no id says that the file is damaged."""
+    for fields in {id(place): place for place in (whole, text)}.values():
+        fields.token_ids("eos_token_id")
 
 
 def _layer_kinds(text: Fields) -> tuple[LayerKind, ...]:
