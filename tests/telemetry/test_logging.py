@@ -105,8 +105,8 @@ def test_a_cause_that_is_hidden_is_not_shown_and_a_circle_ends() -> None:
 
 def test_a_librarys_warnings_take_the_same_form() -> None:
     stream = io.StringIO()
-    forward_standard_logging("some.library", create_log("info", stream))
-    logging.getLogger("some.library.part").info("not this")
-    logging.getLogger("some.library.part").warning("but %s", "this")
-    assert 'WARNING library_message source=some.library.part text="but this"' in stream.getvalue()
+    forward_standard_logging("another.package", create_log("info", stream))
+    logging.getLogger("another.package.part").info("not this")
+    logging.getLogger("another.package.part").warning("but %s", "this")
+    assert 'WARNING library_message source=another.package.part text="but this"' in stream.getvalue()
     assert "not this" not in stream.getvalue()
