@@ -19,25 +19,36 @@ class AttentionGeometry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateArray(msgspec.Struct, frozen=True, kw_only=True):
-    """One array a sequence carries in every recurrent layer (or, as a record, for every input column)."""
+    """One array a sequence carries in every recurrent layer (or, as a record, for every input column).
+
+    `kept` is for records: how many columns before the first new one must stay readable after they are folded.
+    """
 
     name: str
     layers: int
     shape: tuple[int, ...]
     dtype: str
+    kept: int = 0
 
     @property
     def bytes(self) -> int:
+        """Bytes in all layers: of one sequence, or of one column of a record."""
         return self.layers * math.prod(self.shape) * DTYPE_BYTES[self.dtype]
+
+    def ring_columns(self, columns: int) -> int:
+        """Columns of the ring of a record, for rounds of `columns`: those kept, those of the last round, which are
+        still to be folded, and those of the round at hand. So a round writes over nothing that it reads."""
+        return self.kept + 2 * columns
 
 
 class Geometry(msgspec.Struct, frozen=True, kw_only=True):
     """A model as the engine sees it.
 
-    `state` is what a sequence carries from token to token. `records` is what one input column of a round
-    must leave behind so that exactly N columns can be folded into `state` later (speculative.md section 5,
-    option B). `vocabulary_rows` are the rows of the embedding and of the logits; how many of them are tokens is the
-    frontend's `token_domain`.
+    `state` is what a sequence carries from token to token. `records` is what one input column of a round must leave
+    behind so that exactly N columns can be folded into `state` later (speculative.md section 5, option B), and what of
+    older columns the next ones look at. They are kept in rings addressed by position: the column at position p is at
+    index p mod `ring_columns`. `vocabulary_rows` are the rows of the embedding and of the logits; how many of them are
+    tokens is the frontend's `token_domain`.
     """
 
     hidden_size: int
@@ -50,13 +61,22 @@ class Geometry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def state_bytes(self) -> int:
-        """Bytes of one sequence's state."""
+        """Bytes of one sequence's state, without the columns that its rings keep."""
         return sum(array.bytes for array in self.state)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of the columns that a sequence's rings keep: with `state_bytes`, all that a sequence carries."""
+        return sum(array.kept * array.bytes for array in self.records)
 
     @property
     def record_bytes(self) -> int:
         """Bytes one input column of a round leaves."""
         return sum(array.bytes for array in self.records)
+
+    def ring_bytes(self, columns: int) -> int:
+        """Bytes of one sequence's rings for rounds of `columns`."""
+        return sum(array.ring_columns(columns) * array.bytes for array in self.records)
 
 
 class BuildShape(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,8 +10,37 @@ if TYPE_CHECKING:
     import torch
 
 
+@dataclass(frozen=True, slots=True)
+class HeadNorms:
+    """Zero-centred norms over the elements of every query and key head: weights [head_dim] (`ops.rms_norm`)."""
+
+    query: torch.Tensor
+    key: torch.Tensor
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """Cosine and sine of every column, each float32 [rows, columns, pairs] (`ops.partial_rope`)."""
+
+    cos: torch.Tensor
+    sin: torch.Tensor
+
+
 class AttentionCache(Protocol):
     """The paged KV cache as one unit of work sees it."""
+
+    def attend_projected(
+        self, layer: int, projected: torch.Tensor, norms: HeadNorms, rotation: Rotation, scale: float
+    ) -> torch.Tensor:
+        """Gated attention from the projection of its input: norms and rotation of queries and keys, `attend`, then
+        the result times the sigmoid of the gate.
+
+        `layer` counts attention layers from 0. projected [rows, columns, (2 query_heads + 2 kv_heads) head_dim]: of
+        each query head the query, then its gate; then the keys of all KV heads; then their values.
+        Returns [rows, columns, query_heads * head_dim] in the dtype of `projected`.
+        """
+        ...
 
     def attend(
         self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float
@@ -28,15 +57,23 @@ class AttentionCache(Protocol):
 class RecurrentState:
     """The recurrent state of all sequences, and which of it belongs to the rows of this batch.
 
-    arrays[name]  [layers, slots, *shape]           committed state; a slot belongs to one sequence
-    records[name] [layers, slots, columns, *shape]  what each column of the slot's last decode round left
+    arrays[name]  [layers, slots, *shape]        committed state; a slot belongs to one sequence
+    records[name] [layers, slots, ring, *shape]  rings of what columns left: position p at index p mod ring, where
+                                                 ring = `StateArray.ring_columns` of the rounds' columns
     slots         [rows] int64
-    accepted      [rows] int64                      columns of the last round still to be folded into `arrays`
+    lengths       [rows] int64                   columns committed, those accepted now included: the position of the
+                                                 first new column
+    accepted      [rows] int64                   columns of the last round still to be folded into `arrays`: those
+                                                 at positions [lengths - accepted, lengths)
+
+    A new sequence has arrays of zeros and length 0; what its rings hold then has no meaning: columns at positions
+    below zero count as zeros.
     """
 
     arrays: Mapping[str, torch.Tensor]
     records: Mapping[str, torch.Tensor]
     slots: torch.Tensor
+    lengths: torch.Tensor
     accepted: torch.Tensor
 
 
@@ -58,8 +95,8 @@ class Model(Protocol):
     """A family's model on one device."""
 
     def prefill(self, batch: ForwardBatch) -> torch.Tensor:
-        """Run all columns of one row and commit them to `state.arrays`; -> hidden after the final norm
-        [rows, columns, hidden_size]."""
+        """Run all columns of one row and commit them to `state.arrays`, leaving in `state.records` the last ones
+        that are kept; nothing is accepted. -> hidden after the final norm [rows, columns, hidden_size]."""
         ...
 
     def decode(self, batch: ForwardBatch) -> torch.Tensor:

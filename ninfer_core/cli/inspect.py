@@ -83,7 +83,7 @@ def _geometry(geometry: Geometry) -> list[tuple[str, str]]:
         ("hidden size", str(geometry.hidden_size)),
         ("vocabulary", f"{geometry.vocabulary_rows} rows"),
         ("positions", str(geometry.max_positions)),
-        ("state", f"{geometry.state_bytes:,} bytes a sequence"),
+        ("state", f"{geometry.state_bytes + geometry.kept_bytes:,} bytes a sequence"),
     ]
 
 

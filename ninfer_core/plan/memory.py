@@ -73,9 +73,13 @@ def state_tensors(geometry: Geometry, slots: int) -> tuple[TensorSpec, ...]:
 
 
 def record_tensors(geometry: Geometry, slots: int, columns: int) -> tuple[TensorSpec, ...]:
-    """What each column of a slot's last round left: [layers, slots, columns, *shape]."""
+    """Rings of what the columns of rounds of `columns` leave: [layers, slots, ring columns, *shape]."""
     return tuple(
-        TensorSpec(name=array.name, shape=(array.layers, slots, columns, *array.shape), dtype=array.dtype)
+        TensorSpec(
+            name=array.name,
+            shape=(array.layers, slots, array.ring_columns(columns), *array.shape),
+            dtype=array.dtype,
+        )
         for array in geometry.records
     )
 

@@ -75,7 +75,7 @@ class Sizing:
             _line(
                 "round_records",
                 record_tensors(geometry, slots, columns),
-                f"{slots} slots * {columns} columns * {geometry.record_bytes} B",
+                f"{slots} slots * (2 * {columns} columns * {geometry.record_bytes} B + {geometry.kept_bytes} B kept)",
             ),
             _line(
                 "row_buffers",

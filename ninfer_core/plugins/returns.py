@@ -64,6 +64,10 @@ def _geometry(result: object) -> None:
         raise ValueError(f"{', '.join(wrong)}, where at least 1 belongs")
     if attention.query_heads % attention.kv_heads:
         raise ValueError(f"{attention.query_heads} query heads, no multiple of {attention.kv_heads} KV heads")
+    if negative := [f"{array.name} keeps {array.kept} columns" for array in result.records if array.kept < 0]:
+        raise ValueError(f"{', '.join(negative)}, where at least 0 belongs")
+    if state := [array.name for array in result.state if array.kept]:
+        raise ValueError(f"{', '.join(state)} in the state keeps columns, which only records do")
     _known_dtypes(array.dtype for array in (*result.state, *result.records))
 
 

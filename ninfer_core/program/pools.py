@@ -46,7 +46,7 @@ class RowBuffers:
 @dataclass(frozen=True, slots=True)
 class Pools:
     """KV planes [layers, pages, kv_heads, page_tokens, elements] in the layout's order; state arrays
-    [layers, slots, *shape]; records [layers, slots, columns, *shape]."""
+    [layers, slots, *shape]; records [layers, slots, ring columns, *shape]."""
 
     planes: tuple[torch.Tensor, ...]
     state: dict[str, torch.Tensor]

@@ -131,9 +131,9 @@ class DeviceProgram:
         state, rows = self._rows[row.row], self._pools.rows
         slots = self._slot_index[row.row : row.row + 1]
         counted, folded = (torch.full_like(slots, number) for number in state.take(row.accepted))
-        anchor, _ = self._fold(slots, counted, folded)
+        anchor, lengths = self._fold(slots, counted, folded)
         if state.in_flight:
-            self._model.fold(self._recurrent(slots, folded))
+            self._model.fold(self._recurrent(slots, lengths, folded))
         forced = torch.tensor(tuple(token_ids), dtype=torch.int64, device=self._device)
         for columns in torch.split(torch.cat((anchor[0], forced[:-1])), self._prefill_chunk):
             _, length = self._run(row.row, columns)
@@ -173,7 +173,7 @@ class DeviceProgram:
             token_ids=token_ids.unsqueeze(0),
             positions=positions.expand(3, 1, columns),
             cache=cache,
-            state=self._recurrent(slots, torch.zeros_like(slots)),
+            state=self._recurrent(slots, positions[:, 0], torch.zeros_like(slots)),
         )
         return self._model.prefill(batch), positions[:, -1] + 1
 
@@ -217,7 +217,7 @@ class DeviceProgram:
             token_ids=anchors,
             positions=positions.expand(3, count, self._columns),
             cache=cache,
-            state=self._recurrent(slots, folded),
+            state=self._recurrent(slots, lengths, folded),
         )
         hidden = self._model.decode(batch)
         return self._sample(hidden[:, -1], slots, lengths + self._columns)
@@ -245,8 +245,8 @@ class DeviceProgram:
         rows.candidates.index_copy_(0, slots, candidates)
         return candidates
 
-    def _recurrent(self, slots: torch.Tensor, accepted: torch.Tensor) -> RecurrentState:
-        return RecurrentState(self._pools.state, self._pools.records, slots, accepted)
+    def _recurrent(self, slots: torch.Tensor, lengths: torch.Tensor, accepted: torch.Tensor) -> RecurrentState:
+        return RecurrentState(self._pools.state, self._pools.records, slots, lengths, accepted)
 
 
 def _signed(seed: int) -> int:

@@ -145,7 +145,9 @@ class FamilyConformance:
         run.decode([2], [_tokens(subject, subject.decode_columns)], [0])
         run.fold([2], [1])
         _assert_same(run.committed(1), before)
-        assert all(pool[:, 0].isnan().all() for pool in run.arrays.values()), "a slot of nobody was written"
+        assert all(pool[:, 0].isnan().all() for pool in (run.arrays | run.records).values()), (
+            "a slot of nobody was written"
+        )
 
     def test_a_slot_that_is_used_again_knows_nothing(self, subject: FamilySubject) -> None:
         tokens = _tokens(subject, PROMPT_TOKENS)

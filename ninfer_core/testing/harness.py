@@ -82,14 +82,16 @@ class ModelHarness:
         self._codec = ExactCodec(geometry.attention.head_dim, activation_dtype)
         self._blocks = -(-max_context // PAGE_TOKENS)
         self.arrays = {array.name: self._pool(array, slots) for array in geometry.state}
-        self.records = {array.name: self._pool(array, slots, columns) for array in geometry.records}
+        self.records = {array.name: self._pool(array, slots, array.ring_columns(columns)) for array in geometry.records}
         self._planes = [self._layer_planes(slots) for _ in range(geometry.attention.layers)]
         self._lengths = [0] * slots
 
     def begin(self, slot: int) -> None:
-        """A new sequence in a slot, whatever was there before."""
+        """A new sequence in a slot, whatever was there before; its rings hold poison."""
         for pool in self.arrays.values():
             pool[:, slot] = 0
+        for pool in self.records.values():
+            pool[:, slot] = torch.nan
         self._lengths[slot] = 0
 
     def prefill(self, slot: int, token_ids: Sequence[int]) -> torch.Tensor:
@@ -119,8 +121,19 @@ class ModelHarness:
             return torch.cat([self.model.logits(part) for part in torch.split(rows, 8)]).view(*hidden.shape[:-1], -1)
 
     def committed(self, slot: int) -> dict[str, torch.Tensor]:
-        """A copy of what the slot's sequence carries."""
-        return {name: pool[:, slot].clone() for name, pool in self.arrays.items()}
+        """A copy of what the slot's sequence carries: its arrays, and of its rings the kept columns, oldest first."""
+        carried = {name: pool[:, slot].clone() for name, pool in self.arrays.items()}
+        for array in self.geometry.records:
+            if array.kept:
+                carried[array.name] = self._kept(array, slot)
+        return carried
+
+    def _kept(self, array: StateArray, slot: int) -> torch.Tensor:
+        """[layers, kept, *shape], zeros before the beginning."""
+        positions = torch.arange(self._lengths[slot] - array.kept, self._lengths[slot], device=self._device)
+        ring = self.records[array.name][:, slot]
+        before = (positions < 0).view(1, -1, *(1 for _ in array.shape))
+        return ring.index_select(1, positions % ring.shape[1]).masked_fill(before, 0)
 
     def batch(
         self, slots: Sequence[int], token_ids: Sequence[Sequence[int]], accepted: Sequence[int], *, prefill: bool
@@ -149,6 +162,7 @@ class ModelHarness:
             arrays=self.arrays,
             records=self.records,
             slots=torch.tensor(slots, dtype=torch.int64, device=self._device),
+            lengths=torch.tensor([self._lengths[slot] for slot in slots], dtype=torch.int64, device=self._device),
             accepted=torch.tensor(accepted, dtype=torch.int64, device=self._device),
         )
 

@@ -35,16 +35,22 @@ def headers() -> dict[str, ArtifactHeader]:
 def test_state_of_a_sequence(headers: dict[str, ArtifactHeader], name: str, recurrent: float, conv: float) -> None:
     geometry = build_geometry(headers[name], "bfloat16")
     mebibytes = {array.name: array.bytes / MIB for array in geometry.state}
-    assert mebibytes == {"recurrent": recurrent, "conv": conv}
-    assert {array.name: array.dtype for array in geometry.state} == {"recurrent": "float32", "conv": "bfloat16"}
+    assert mebibytes == {"recurrent": recurrent}
+    assert {array.dtype for array in geometry.state} == {"float32"}
+    assert geometry.state_bytes + geometry.kept_bytes == (recurrent + conv) * MIB
     wide = build_geometry(headers[name], "float32")
-    assert wide.state_bytes == (recurrent + 2 * conv) * MIB
+    assert wide.state_bytes + wide.kept_bytes == (recurrent + 2 * conv) * MIB
 
 
 def test_records_of_a_column(headers: dict[str, ArtifactHeader]) -> None:
     geometry = build_geometry(headers[DENSE], "bfloat16")
     # per layer: 10,240 columns of bf16, 16 keys and 48 updates of 128 float32, 48 decays
     assert geometry.record_bytes == 48 * (10240 * 2 + (16 * 128 + 48 * 128 + 48) * 4)
+    assert (
+        geometry.ring_bytes(4)
+        == 8 * geometry.record_bytes + 48 * 3 * 10240 * 2
+        == (8 * geometry.record_bytes + geometry.kept_bytes)
+    )
 
 
 def test_attention_and_vocabulary(headers: dict[str, ArtifactHeader]) -> None:

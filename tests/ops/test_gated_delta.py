@@ -14,6 +14,8 @@ from ninfer_core.testing.tolerances import FP32_DELTA_RULE
 KEY_HEADS, VALUE_HEADS, KEY_DIM, VALUE_DIM, SLOTS, COLUMNS = 2, 6, 16, 8, 4, 3
 ROWS = torch.tensor([2, 0])
 NOBODY = [1, 3]
+LENGTHS, NONE = torch.tensor([5, 0]), torch.tensor([0, 0])
+"""Positions of the first new columns: one row wraps around its ring, the other begins; and nothing accepted."""
 
 
 def _columns(count: int, rows: int = 2) -> DeltaColumns:
@@ -59,7 +61,7 @@ def _state() -> torch.Tensor:
 
 def _records() -> DeltaRecords:
     shapes = ((KEY_HEADS, KEY_DIM), (VALUE_HEADS, VALUE_DIM), (VALUE_HEADS,))
-    return DeltaRecords(*(torch.full((SLOTS, COLUMNS, *shape), torch.nan) for shape in shapes))
+    return DeltaRecords(*(torch.full((SLOTS, 2 * COLUMNS, *shape), torch.nan) for shape in shapes))
 
 
 def _layer_axis(records: DeltaRecords) -> DeltaRecords:
@@ -102,11 +104,13 @@ def test_strong_decay_neither_overflows_nor_forgets_the_present() -> None:
 def test_decode_is_the_recurrence_and_commits_nothing(count: int) -> None:
     columns, state, records = _columns(count), _state(), _records()
     before = state.clone()
-    out = gated_delta.decode(columns, state, records, ROWS, torch.zeros(2).long())
-    for row, slot in enumerate(ROWS.tolist()):
+    out = gated_delta.decode(columns, state, records, ROWS, LENGTHS, NONE)
+    for row, (slot, length) in enumerate(zip(ROWS.tolist(), LENGTHS.tolist(), strict=True)):
         FP32_DELTA_RULE.check(out[row], _oracle(columns, row, before[slot])[0])
-        assert records.update[slot, :count].isfinite().all()
-        assert records.update[slot, count:].isnan().all()
+        written = {position % (2 * COLUMNS) for position in range(length, length + count)}
+        for place in range(2 * COLUMNS):
+            for record in (records.key, records.update, records.decay):
+                assert record[slot, place].isfinite().all() if place in written else record[slot, place].isnan().all()
     assert torch.equal(state, before)
     assert records.key[NOBODY].isnan().all()
 
@@ -115,8 +119,9 @@ def test_decode_is_the_recurrence_and_commits_nothing(count: int) -> None:
 def test_exactly_the_accepted_columns_are_folded(accepted: tuple[int, int]) -> None:
     columns, state, records = _columns(COLUMNS), _state(), _records()
     before = state.clone()
-    gated_delta.decode(columns, state, records, ROWS, torch.zeros(2).long())
-    gated_delta.fold(state.unsqueeze(0), _layer_axis(records), ROWS, torch.tensor(accepted))
+    gated_delta.decode(columns, state, records, ROWS, LENGTHS, NONE)
+    taken = torch.tensor(accepted)
+    gated_delta.fold(state.unsqueeze(0), _layer_axis(records), ROWS, LENGTHS + taken, taken)
     for row, slot in enumerate(ROWS.tolist()):
         FP32_DELTA_RULE.check(state[slot], _oracle(_part(columns, 0, accepted[row]), row, before[slot])[1])
         if accepted[row] == 0:
@@ -126,19 +131,19 @@ def test_exactly_the_accepted_columns_are_folded(accepted: tuple[int, int]) -> N
 
 def test_the_next_round_folds_to_the_same_bits() -> None:
     columns, state, records = _columns(COLUMNS), _state(), _records()
-    gated_delta.decode(columns, state, records, ROWS, torch.zeros(2).long())
-    folded = state.clone()
-    gated_delta.fold(folded.unsqueeze(0), _layer_axis(records), ROWS, torch.tensor([2, 1]))
-    gated_delta.decode(_columns(COLUMNS), state, records, ROWS, torch.tensor([2, 1]))
+    gated_delta.decode(columns, state, records, ROWS, LENGTHS, NONE)
+    folded, taken = state.clone(), torch.tensor([2, 1])
+    gated_delta.fold(folded.unsqueeze(0), _layer_axis(records), ROWS, LENGTHS + taken, taken)
+    gated_delta.decode(_columns(COLUMNS), state, records, ROWS, LENGTHS + taken, taken)
     assert torch.equal(state, folded)
 
 
 def test_a_round_after_a_fold_continues_the_round_before_bit_for_bit() -> None:
     columns, state, records = _columns(COLUMNS), _state(), _records()
     stepwise = state.clone()
-    together = gated_delta.decode(columns, state, records, ROWS, torch.zeros(2).long())
+    together = gated_delta.decode(columns, state, records, ROWS, LENGTHS, NONE)
     kept = _records()
     for column in range(COLUMNS):
         accepted = torch.full((2,), int(column > 0))
-        out = gated_delta.decode(_part(columns, column, column + 1), stepwise, kept, ROWS, accepted)
+        out = gated_delta.decode(_part(columns, column, column + 1), stepwise, kept, ROWS, LENGTHS + column, accepted)
         assert torch.equal(out[:, 0], together[:, column])

@@ -85,16 +85,15 @@ def test_rotation(dtype: torch.dtype) -> None:
 def test_convolution(rows: int, columns: int, dtype: torch.dtype) -> None:
     channels, width = 2048, 4
     x, weight = torch.zeros(rows, columns, channels, dtype=dtype), torch.zeros(channels, width)
-    state = torch.zeros(8, width - 1, channels, dtype=dtype)
-    slots, accepted = torch.arange(rows), torch.ones(rows, dtype=torch.int64)
+    ring = torch.zeros(8, width - 1 + 2 * min(columns, 16), channels, dtype=dtype)
+    slots, lengths = torch.arange(rows), torch.ones(rows, dtype=torch.int64)
     bound = conv_bytes.workspace_bytes(
         rows=rows, columns=columns, channels=channels, width=width, activation=dtype.itemsize
     )
     if columns > 16:
-        hold(bound, lambda: causal_conv.prefill(x, weight, state, slots))
+        hold(bound, lambda: causal_conv.prefill(x, weight, ring, slots, lengths))
     else:
-        records = torch.zeros(8, columns, channels, dtype=dtype)
-        hold(bound, lambda: causal_conv.decode(x, weight, state, records, slots, accepted), LOOSEST_OF_SMALL)
+        hold(bound, lambda: causal_conv.decode(x, weight, ring, slots, lengths), LOOSEST_OF_SMALL)
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(1, 200), (1, 64), (8, 1), (3, 4)])
@@ -116,11 +115,12 @@ def test_the_delta_rule(rows: int, columns: int) -> None:
         hold(delta_bytes.prefill_bytes(**sizes), lambda: gated_delta.prefill(inputs, state, slots))
         return
     records = DeltaRecords(
-        key=torch.zeros(8, columns, key_heads, width),
-        update=torch.zeros(8, columns, value_heads, width),
-        decay=torch.zeros(8, columns, value_heads),
+        key=torch.zeros(8, 2 * columns, key_heads, width),
+        update=torch.zeros(8, 2 * columns, value_heads, width),
+        decay=torch.zeros(8, 2 * columns, value_heads),
     )
-    hold(delta_bytes.decode_bytes(**sizes), lambda: gated_delta.decode(inputs, state, records, slots, accepted))
+    bound = delta_bytes.decode_bytes(**sizes)
+    hold(bound, lambda: gated_delta.decode(inputs, state, records, slots, accepted, accepted))
 
 
 @pytest.mark.parametrize("dtype", ACTIVATIONS, ids=str)

@@ -32,11 +32,11 @@ def ninfer_family_geometry(header, activation_dtype):
         vocabulary_rows=512,
         max_positions=numbers["positions"],
         attention=AttentionGeometry(layers=2, query_heads=4, kv_heads=2, head_dim=numbers["head_dim"]),
-        state=(
-            StateArray(name="conv", layers=6, shape=(3, 96), dtype=activation_dtype),
-            StateArray(name="recurrent", layers=6, shape=(4, 16, 16), dtype="float32"),
+        state=(StateArray(name="recurrent", layers=6, shape=(4, 16, 16), dtype="float32"),),
+        records=(
+            StateArray(name="column", layers=6, shape=(96,), dtype=activation_dtype, kept=3),
+            StateArray(name="key", layers=6, shape=(4, 16), dtype="float32"),
         ),
-        records=(StateArray(name="key", layers=6, shape=(4, 16), dtype="float32"),),
     )
 
 @hookimpl

@@ -175,8 +175,8 @@ def test_ledger_adds_up_to_the_device(
     bytes_of = {line.name: line.bytes for line in plan.ledger.lines}
     assert bytes_of["weights"] == 512 * 64 * value_bytes
     assert bytes_of["kv_pages"] == plan.capacities.kv_pages * 64 * 2 * 2 * (2 * 16 * 2)
-    assert bytes_of["recurrent_state"] == rows * 6 * (3 * 96 * value_bytes + 4 * 16 * 16 * 4)
-    assert bytes_of["round_records"] == rows * 6 * 4 * 16 * 4
+    assert bytes_of["recurrent_state"] == rows * 6 * 4 * 16 * 16 * 4
+    assert bytes_of["round_records"] == rows * 6 * (2 * 4 * 16 * 4 + (3 + 2) * 96 * value_bytes)
     assert bytes_of["device_context"] == (720 * 2**20 if cuda else 0)
     # block table and counters are int32; length, three inputs, one candidate, seed and top_k int64; 5 sampler settings
     assert bytes_of["row_buffers"] == rows * (4 * (-(-max_context // 64) + 512) + 8 * (1 + 3 + 1 + 1 + 1) + 4 * 5)

@@ -69,6 +69,16 @@ def test_what_the_spec_says_is_taken(hook: str, result: object) -> None:
             changed(GEOMETRY, state=(changed(GEOMETRY.state[0], dtype="bf16"),)),
             "dtype 'bf16', which is none of",
         ),
+        (
+            "ninfer_family_geometry",
+            changed(GEOMETRY, records=(changed(GEOMETRY.state[0], kept=-1),)),
+            "conv keeps -1 columns, where at least 0",
+        ),
+        (
+            "ninfer_family_geometry",
+            changed(GEOMETRY, state=(changed(GEOMETRY.state[0], kept=3),)),
+            "conv in the state keeps columns, which only records do",
+        ),
         ("ninfer_family_inventory", iter(()), "where a sequence of TensorSpec belongs"),
         ("ninfer_family_inventory", ["a"], "str, where TensorSpec belongs"),
         ("ninfer_family_resident", [TensorSpec(name="a", shape=(1,), dtype="half")], "dtype 'half'"),

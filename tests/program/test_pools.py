@@ -42,5 +42,5 @@ def test_axes_of_the_pools(registry: PluginRegistry) -> None:
     pools = allocate_pools(plan, torch.device("cpu"))
     assert {tuple(plane.shape[:4]) for plane in pools.planes} == {(1, 4, 2, 64)}
     assert pools.state["recurrent"].shape == (3, 2, 4, 16, 16)
-    assert pools.records["key"].shape == (3, 2, 1, 2, 16)
+    assert pools.records["key"].shape == (3, 2, 2, 2, 16)
     assert pools.rows.block_tables.shape == (2, 4)

@@ -7,35 +7,33 @@ import torch
 from ninfer_core.ops.activation import silu
 
 
-def prefill(x: torch.Tensor, weight: torch.Tensor, state: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
-    """x [rows, columns, channels] -> [rows, columns, channels]; all columns are committed."""
-    window = torch.cat((state.index_select(0, slots), x), dim=1)
-    state.index_copy_(0, slots, window[:, x.shape[1] :])
-    return _convolve(window, weight, x.shape[1])
+def prefill(
+    x: torch.Tensor, weight: torch.Tensor, ring: torch.Tensor, slots: torch.Tensor, lengths: torch.Tensor
+) -> torch.Tensor:
+    """x [rows, columns, channels] -> [rows, columns, channels]; the last width − 1 columns are left in the ring."""
+    columns = x.shape[1]
+    return _run(x, weight, ring, slots, lengths, max(columns - weight.shape[1] + 1, 0))
 
 
 def decode(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    state: torch.Tensor,
-    records: torch.Tensor,
-    slots: torch.Tensor,
-    accepted: torch.Tensor,
+    x: torch.Tensor, weight: torch.Tensor, ring: torch.Tensor, slots: torch.Tensor, lengths: torch.Tensor
 ) -> torch.Tensor:
-    """x [rows, columns, channels] -> [rows, columns, channels]; folds the last round, then records this one."""
-    fold(state.unsqueeze(0), records.unsqueeze(0), slots, accepted)
-    columns = x.shape[1]
-    records[:, :columns].index_copy_(0, slots, x)
-    return _convolve(torch.cat((state.index_select(0, slots), x), dim=1), weight, columns)
+    """x [rows, columns, channels] -> [rows, columns, channels]; all columns are left in the ring."""
+    assert weight.shape[1] - 1 + x.shape[1] <= ring.shape[1], f"a ring of {ring.shape[1]} for {x.shape[1]} columns"
+    return _run(x, weight, ring, slots, lengths, 0)
 
 
-def fold(state: torch.Tensor, records: torch.Tensor, slots: torch.Tensor, accepted: torch.Tensor) -> None:
-    """state [layers, slots, width − 1, channels], records [layers, slots, columns, channels]: commit in place."""
-    kept = state.shape[2]
-    window = torch.cat((state.index_select(1, slots), records.index_select(1, slots)), dim=2)
-    column = accepted.unsqueeze(1) + torch.arange(kept, device=state.device)  # [rows, kept]
-    place = column.view(1, *column.shape, 1).expand(state.shape[0], -1, -1, state.shape[3])
-    state.index_copy_(1, slots, window.gather(2, place))
+def _run(
+    x: torch.Tensor, weight: torch.Tensor, ring: torch.Tensor, slots: torch.Tensor, lengths: torch.Tensor, first: int
+) -> torch.Tensor:
+    """Convolve, and leave the columns from `first` on in the ring."""
+    columns, kept = x.shape[1], weight.shape[1] - 1
+    place = slots.unsqueeze(1)
+    before = lengths.unsqueeze(1) + torch.arange(-kept, 0, device=x.device)  # [rows, kept]
+    history = ring[place, before % ring.shape[1]].masked_fill((before < 0).unsqueeze(2), 0)
+    after = lengths.unsqueeze(1) + torch.arange(first, columns, device=x.device)
+    ring[place, after % ring.shape[1]] = x[:, first:]
+    return _convolve(torch.cat((history, x), dim=1), weight, columns)
 
 
 def _convolve(window: torch.Tensor, weight: torch.Tensor, columns: int) -> torch.Tensor:

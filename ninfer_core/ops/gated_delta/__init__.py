@@ -13,10 +13,13 @@ For value head j with key head j // (value_heads / key_heads), all in float32:
     columns   `DeltaColumns`: query, key [rows, columns, key_heads, key_dim]; value [rows, columns, value_heads,
               value_dim]; a, b [rows, columns, value_heads]; a_log, dt_bias [value_heads]; any float dtypes
     state     [slots, value_heads, key_dim, value_dim]    float32, committed
-    records   `DeltaRecords`, float32: normalised key [slots, columns, key_heads, key_dim], update (u) [slots, columns,
-              value_heads, value_dim], decay (g) [slots, columns, value_heads]
+    records   `DeltaRecords`, float32, rings of twice the columns of a round: normalised key [slots, ring, key_heads,
+              key_dim], update (u) [slots, ring, value_heads, value_dim], decay (g) [slots, ring, value_heads]; the
+              column at position p is at p mod ring
     slots     [rows]   int64, no two equal
-    accepted  [rows]   int64, how many recorded columns are still to be committed
+    lengths   [rows]   int64, the position of the first new column
+    accepted  [rows]   int64, how many recorded columns are still to be committed, at most those of a round: they are
+              at positions [lengths − accepted, lengths)
     out       [rows, columns, value_heads, value_dim]     float32: it can leave the range of a half
 
 `prefill` commits all its columns; it may be split at any column (Yang et al., "Gated Delta Networks", 2024: the chunked

@@ -17,7 +17,7 @@ from ninfer_core.ops.partial_rope import partial_rope
 from ninfer_core.ops.rms_norm import rms_norm
 from ninfer_core.ops.swiglu import swiglu
 from ninfer_models.qwen_hybrid.config import QwenHybridConfig
-from ninfer_models.qwen_hybrid.geometry import COLUMN, CONV, DECAY, KEY, RECURRENT, UPDATE
+from ninfer_models.qwen_hybrid.geometry import COLUMN, DECAY, KEY, RECURRENT, UPDATE
 from ninfer_models.qwen_hybrid.resident import layer_prefix
 from ninfer_models.qwen_hybrid.weights import Weights
 
@@ -109,21 +109,21 @@ class DeltaNet:
     def fold(self, state: RecurrentState) -> None:
         """Commit the accepted columns of the last round."""
         one = slice(self._layer, self._layer + 1)
-        causal_conv.fold(state.arrays[CONV][one], state.records[COLUMN][one], state.slots, state.accepted)
         records = DeltaRecords(state.records[KEY][one], state.records[UPDATE][one], state.records[DECAY][one])
-        gated_delta.fold(state.arrays[RECURRENT][one], records, state.slots, state.accepted)
+        gated_delta.fold(state.arrays[RECURRENT][one], records, state.slots, state.lengths, state.accepted)
 
     def _prefill(self, qkv: torch.Tensor, a: torch.Tensor, b: torch.Tensor, state: RecurrentState) -> torch.Tensor:
-        mixed = causal_conv.prefill(qkv, self._conv, state.arrays[CONV][self._layer], state.slots)
+        ring = state.records[COLUMN][self._layer]
+        mixed = causal_conv.prefill(qkv, self._conv, ring, state.slots, state.lengths)
         return gated_delta.prefill(self._columns(mixed, a, b), state.arrays[RECURRENT][self._layer], state.slots)
 
     def _decode(self, qkv: torch.Tensor, a: torch.Tensor, b: torch.Tensor, state: RecurrentState) -> torch.Tensor:
         layer, records = self._layer, state.records
-        conv, column = state.arrays[CONV][layer], records[COLUMN][layer]
-        mixed = causal_conv.decode(qkv, self._conv, conv, column, state.slots, state.accepted)
+        mixed = causal_conv.decode(qkv, self._conv, records[COLUMN][layer], state.slots, state.lengths)
         left = DeltaRecords(records[KEY][layer], records[UPDATE][layer], records[DECAY][layer])
         memory = state.arrays[RECURRENT][layer]
-        return gated_delta.decode(self._columns(mixed, a, b), memory, left, state.slots, state.accepted)
+        columns = self._columns(mixed, a, b)
+        return gated_delta.decode(columns, memory, left, state.slots, state.lengths, state.accepted)
 
     def _columns(self, mixed: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> DeltaColumns:
         query, key, value = torch.split(mixed, self._split_conv, dim=-1)
