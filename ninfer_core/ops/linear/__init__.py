@@ -1,20 +1,48 @@
-"""Linear map without bias: y = x Wᵀ.
+"""Linear map without bias, with what usually stands around it.
 
-    x       [..., inputs]          activation dtype
-    weight  [outputs, inputs]      activation dtype
-    y       [..., outputs]         activation dtype, accumulated in float32 or better
+    y = residual + act( norm(x) Wᵀ )
+
+    x         [..., inputs]     activation dtype
+    matrix    W [outputs, inputs], a `Matrix`: dense in the activation dtype, or in codes
+    norm      the zero-centred norm of `ops.rms_norm` over `inputs`, or none
+    gated     act is `ops.swiglu`: the rows of W are gate ‖ up, and y has half as many; otherwise act is nothing
+    residual  the shape of y, activation dtype, or none
+    y         [..., outputs]    activation dtype
+
+Products are accumulated in float32 or better. The kernels round once, at the end; where a norm is given they multiply
+with x · (1 + w), rounded to the activation dtype, and divide the sum by the root of the mean square. The reference
+rounds after every one of its parts.
 
 `row_class` is the padding-class rule of batch invariance. Matrix libraries choose a kernel by the number of rows,
-and kernels differ in the order they add in. With `row_class` R the product is always taken over at least R rows,
-missing ones filled with zeros, so that one row's numbers depend neither on how many others there are (up to R) nor on
-where it stands. Decode passes `DECODE_ROWS` times its columns; prefill, which has one request to itself, passes 0.
+and kernels differ in the order they add in. With `row_class` R the product is always taken over at least R rows, so
+that one row's numbers depend neither on how many others there are (up to R) nor on where it stands. Decode passes
+`DECODE_ROWS` times its columns; prefill, which has one request to itself, passes 0.
 
-Nothing is aliased and nothing else is written.
+`residual` may be the memory of nothing else; no argument is written. `select` says what to call on a device.
 """
 
 from __future__ import annotations
 
-from ninfer_core.ops.linear.reference import linear
+from ninfer_core.ops.linear.formats import dense, encode_fp8, encode_nvfp4, nvfp4_scale
+from ninfer_core.ops.linear.matrix import DenseMatrix, Fp8Matrix, Matrix, Nvfp4Matrix, output_rows
+from ninfer_core.ops.linear.reference import Norm, linear
+from ninfer_core.ops.linear.select import Kernels, Linear, select
 from ninfer_core.ops.workspace.linear import DECODE_ROWS
 
-__all__ = ["DECODE_ROWS", "linear"]
+__all__ = [
+    "DECODE_ROWS",
+    "DenseMatrix",
+    "Fp8Matrix",
+    "Kernels",
+    "Linear",
+    "Matrix",
+    "Norm",
+    "Nvfp4Matrix",
+    "dense",
+    "encode_fp8",
+    "encode_nvfp4",
+    "linear",
+    "nvfp4_scale",
+    "output_rows",
+    "select",
+]

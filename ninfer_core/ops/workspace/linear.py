@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from ninfer_core.ops.workspace import FLOAT32
+
 DECODE_ROWS = 8
 """Rows of the largest decode batch (contract EXEC-1): the padding class of one decode column."""
 
+DECODED_ELEMENTS = 1 << 25
+"""Weights that are out of their codes at once, where a product needs them so."""
 
-def workspace_bytes(*, rows: int, inputs: int, outputs: int, row_class: int, activation: int) -> int:
+
+def decoded_outputs(inputs: int) -> int:
+    """Output rows that are out of their codes at once."""
+    return max(128, DECODED_ELEMENTS // inputs // 128 * 128)
+
+
+def workspace_bytes(
+    *, rows: int, inputs: int, outputs: int, row_class: int, activation: int, coded: bool = False
+) -> int:
     """`activation` is the bytes of an element. With a `row_class` the padded input counts even where `rows` fill it:
-    smaller rounds, which are padded, must fit too."""
+    smaller rounds, which are padded, must fit too. `coded` is whether the matrix is in codes."""
     matrix_rows = max(rows, row_class)
     padded = matrix_rows * inputs if row_class else 0
-    return (padded + matrix_rows * outputs) * activation
+    return (padded + matrix_rows * outputs) * activation + (decoded_bytes(inputs, outputs, activation) if coded else 0)
+
+
+def decoded_bytes(inputs: int, outputs: int, activation: int) -> int:
+    """A slice of weights in the making: values, values with their block scales, weights in float32, weights."""
+    return min(outputs, decoded_outputs(inputs)) * inputs * (3 * FLOAT32 + activation)
