@@ -26,11 +26,28 @@ position apart. Weights are taken in float64, so that devices agree on what is d
 
 `count_tokens` adds the first `accepted[row]` of the row's tokens to its counters, except in greedy rows, which never
 count. `sample` writes nothing.
+
+`select(device, kernels)` gives a `Sampler`: the same two operations over a `SamplerTable`, settings by slot, with the
+tokens also written where the program keeps the candidates of a slot. Its routes give the same tokens for the same
+logits.
 """
 
 from __future__ import annotations
 
 from ninfer_core.ops.sample.random import Purpose, uniform
 from ninfer_core.ops.sample.reference import CANDIDATES, SamplerRows, count_tokens, sample
+from ninfer_core.ops.sample.select import ReferenceSampler, Sampler, select
+from ninfer_core.ops.sample.table import SamplerTable
 
-__all__ = ["CANDIDATES", "Purpose", "SamplerRows", "count_tokens", "sample", "uniform"]
+__all__ = [
+    "CANDIDATES",
+    "Purpose",
+    "ReferenceSampler",
+    "Sampler",
+    "SamplerRows",
+    "SamplerTable",
+    "count_tokens",
+    "sample",
+    "select",
+    "uniform",
+]

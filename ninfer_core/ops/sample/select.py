@@ -1,0 +1,87 @@
+"""Which sampler a device gets."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+import torch
+
+from ninfer_core.ops.sample.random import Purpose
+from ninfer_core.ops.sample.reference import count_tokens, sample
+from ninfer_core.ops.sample.table import SamplerTable
+
+
+class Sampler(Protocol):
+    """`sample` and `count_tokens` over settings by slot, for rows of one or more columns."""
+
+    def sample(
+        self,
+        logits: torch.Tensor,
+        table: SamplerTable,
+        counts: torch.Tensor,
+        slots: torch.Tensor,
+        positions: torch.Tensor,
+        token_domain: int,
+        candidates: torch.Tensor,
+        purpose: Purpose = Purpose.TOKEN,
+    ) -> torch.Tensor:
+        """logits [rows * columns, vocabulary_rows] float32 or bfloat16, the columns of a row behind each other ->
+        token ids int64 [rows * columns], which are also written to `candidates` [slots, >= columns] int64.
+
+        counts [slots, vocabulary_rows] int32; slots [rows] int64, no slot twice; positions [rows * columns] int64.
+        """
+        ...
+
+    def count_tokens(
+        self,
+        counts: torch.Tensor,
+        table: SamplerTable,
+        slots: torch.Tensor,
+        token_ids: torch.Tensor,
+        accepted: torch.Tensor,
+    ) -> None:
+        """Add the first `accepted` [rows] of `token_ids` [rows, columns] to the counters of their slots, in place;
+        greedy rows are left alone."""
+        ...
+
+
+class ReferenceSampler:
+    """Implements `Sampler` with the torch reference."""
+
+    def sample(
+        self,
+        logits: torch.Tensor,
+        table: SamplerTable,
+        counts: torch.Tensor,
+        slots: torch.Tensor,
+        positions: torch.Tensor,
+        token_domain: int,
+        candidates: torch.Tensor,
+        purpose: Purpose = Purpose.TOKEN,
+    ) -> torch.Tensor:
+        """See `Sampler`."""
+        columns = logits.shape[0] // slots.shape[0]
+        each = slots.repeat_interleave(columns)
+        tokens = sample(logits.float(), table.rows(each), counts, each, positions, token_domain, purpose)
+        candidates[:, :columns].index_copy_(0, slots, tokens.view(-1, columns))
+        return tokens
+
+    def count_tokens(
+        self,
+        counts: torch.Tensor,
+        table: SamplerTable,
+        slots: torch.Tensor,
+        token_ids: torch.Tensor,
+        accepted: torch.Tensor,
+    ) -> None:
+        """See `Sampler`."""
+        count_tokens(counts, slots, token_ids, accepted, table.numbers.index_select(0, slots)[:, 0])
+
+
+def select(device: torch.device, kernels: Literal["auto", "reference"]) -> Sampler:
+    """The sampler of `device`: Triton on CUDA, unless the reference is asked for."""
+    if device.type != "cuda" or kernels == "reference":
+        return ReferenceSampler()
+    from ninfer_core.ops.sample.triton import Launch, TritonSampler
+
+    return TritonSampler(Launch(group_tokens=64, program_groups=32, maxima_warps=4, draw_warps=8))

@@ -1,0 +1,31 @@
+"""Sampler settings as the program keeps them: by state slot, so that a round gathers nothing before it samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from ninfer_core.ops.sample.reference import SamplerRows
+
+
+@dataclass(frozen=True, slots=True)
+class SamplerTable:
+    """Settings of every slot. `numbers` are temperature, top_p, min_p, presence and frequency penalty."""
+
+    numbers: torch.Tensor  # float32 [slots, 5]
+    top_k: torch.Tensor  # int64 [slots], 1..CANDIDATES
+    seeds: torch.Tensor  # int64 [slots]
+
+    def rows(self, slots: torch.Tensor) -> SamplerRows:
+        """The settings of `slots` [rows], row by row."""
+        temperature, top_p, min_p, presence, frequency = self.numbers.index_select(0, slots).unbind(1)
+        return SamplerRows(
+            temperature=temperature,
+            top_p=top_p,
+            top_k=self.top_k.index_select(0, slots),
+            min_p=min_p,
+            presence_penalty=presence,
+            frequency_penalty=frequency,
+            seed=self.seeds.index_select(0, slots),
+        )
