@@ -112,6 +112,14 @@ from ninfer_core.api.service import (
     Usage,
 )
 from ninfer_core.api.speculative import Draft, Drafter, DrafterNeeds, DraftRows
+from ninfer_core.api.stored_matrix import (
+    MatrixFormat,
+    StoredMatrix,
+    WeightsFormat,
+    encoded_matrix,
+    find_matrix,
+    fp8_blocks,
+)
 from ninfer_core.api.version import API_VERSION
 from ninfer_core.api.whole_answer import WholeAnswer, whole_answer
 
@@ -173,6 +181,7 @@ __all__ = [
     "LedgerLine",
     "LiveTimings",
     "Manifest",
+    "MatrixFormat",
     "MediaConfig",
     "MediaDecoder",
     "MediaHooks",
@@ -218,6 +227,7 @@ __all__ = [
     "StartFailed",
     "StartupError",
     "StateArray",
+    "StoredMatrix",
     "TemplateCapabilities",
     "TemplateOptions",
     "TensorSpec",
@@ -232,8 +242,12 @@ __all__ = [
     "ToolDefinition",
     "Usage",
     "WeightSource",
+    "WeightsFormat",
     "WholeAnswer",
     "WireError",
+    "encoded_matrix",
+    "find_matrix",
+    "fp8_blocks",
     "hookimpl",
     "whole_answer",
 ]

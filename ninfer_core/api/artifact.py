@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -76,6 +76,17 @@ class ArtifactHeader(msgspec.Struct, frozen=True, kw_only=True):
 class WeightSource(Protocol):
     """Gives a family its tensors while the model is built. Names are those of the artifact's inventory."""
 
+    def expect(self, names: Iterable[str]) -> None:
+        """Say in which order tensors are going to be read, as a whole and from their beginning: what comes next is
+        then on its way already. Nothing is promised: any other order gives the same tensors, only slower."""
+        ...
+
     def read(self, name: str, device: torch.device) -> torch.Tensor:
         """The tensor of that name on `device`, dtype and shape as the inventory says. The caller owns it."""
+        ...
+
+    def read_into(self, name: str, out: torch.Tensor, start: int = 0) -> None:
+        """Fill `out`, contiguous and of the tensor's dtype, with its elements from `start` on, row-major. On a GPU the
+        numbers are there for what is launched afterwards on the current stream. Leaves no temporary behind, which
+        large tensors that are dropped again would."""
         ...

@@ -5,7 +5,7 @@ The family plugins supply the headers (`ninfer_family_dummies`); `values.py` has
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -87,16 +87,27 @@ class DummyWeights:
         self._specs: dict[str, TensorSpec] = {spec.name: spec for spec in header.tensors}
         self._seed = seed
 
+    def expect(self, names: Iterable[str]) -> None:
+        """Nothing is gained by knowing."""
+
     def read(self, name: str, device: torch.device) -> torch.Tensor:
         """A new tensor, made on `device`. Raises ArtifactInvalid for a name the header does not have."""
         import torch
 
-        spec = self._specs.get(name)
-        if spec is None:
-            raise ArtifactInvalid(self._source, [f"it has no tensor {quoted(name)}{suggestion(name, self._specs)}"])
+        spec = self._spec(name)
         made = torch.empty(spec.shape, dtype=getattr(torch, spec.dtype), device=device)
         fill(made, spec, self._seed)
         return made
+
+    def read_into(self, name: str, out: torch.Tensor, start: int = 0) -> None:
+        """See the Protocol. Raises as `read` does."""
+        fill(out, self._spec(name), self._seed, start)
+
+    def _spec(self, name: str) -> TensorSpec:
+        spec = self._specs.get(name)
+        if spec is None:
+            raise ArtifactInvalid(self._source, [f"it has no tensor {quoted(name)}{suggestion(name, self._specs)}"])
+        return spec
 
     def close(self) -> None:
         """Nothing is held."""

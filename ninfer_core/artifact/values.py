@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ninfer_core.api.artifact import TensorSpec
@@ -61,30 +61,38 @@ def law_of(spec: TensorSpec) -> Law:
     return MATRIX if len(spec.shape) > 1 else VECTOR
 
 
-def fill(tensor: torch.Tensor, spec: TensorSpec, seed: int) -> None:
-    """Overwrite a contiguous tensor with numbers that depend on (seed, name, kind of device) alone.
+def fill(out: torch.Tensor, spec: TensorSpec, seed: int, start: int = 0) -> None:
+    """Overwrite contiguous `out` with the elements of `spec` from `start` on, row-major: numbers that depend on (seed,
+    name, place in the tensor, kind of device) alone.
 
     Drawn in float32 and rounded once: the CPU's bfloat16 normal can draw the logarithm of zero. Integer dtypes
     (no family has them as weights today) become zero.
     """
     import torch
 
-    if not tensor.dtype.is_floating_point:
-        tensor.zero_()
+    if not out.dtype.is_floating_point:
+        out.zero_()
         return
-    digest = hashlib.sha256(f"{seed}:{spec.name}".encode()).digest()
-    generator = torch.Generator(device=tensor.device).manual_seed(int.from_bytes(digest[:8], "little") >> 1)
-    draw = _drawing(law_of(spec), generator)
-    flat = tensor.view(-1)
-    scratch = torch.empty(min(flat.numel(), _CHUNK_ELEMENTS), dtype=torch.float32, device=tensor.device)
-    for begin in range(0, flat.numel(), _CHUNK_ELEMENTS):
-        piece = flat[begin : begin + _CHUNK_ELEMENTS]
-        drawn = scratch[: piece.numel()]
-        draw(drawn)
-        piece.copy_(drawn)
+    law, flat = law_of(spec), out.view(-1)
+    stop = start + flat.numel()
+    scratch = torch.empty(min(spec.elements, _CHUNK_ELEMENTS), dtype=torch.float32, device=out.device)
+    generator = torch.Generator(device=out.device)
+    for chunk in range(start // _CHUNK_ELEMENTS, -(-stop // _CHUNK_ELEMENTS)):
+        begin = chunk * _CHUNK_ELEMENTS
+        drawn = scratch[: min(spec.elements - begin, _CHUNK_ELEMENTS)]
+        generator.manual_seed(_chunk_seed(seed, spec.name, chunk))
+        _draw(law, drawn, generator)
+        first, last = max(start, begin), min(stop, begin + drawn.numel())
+        flat[first - start : last - start].copy_(drawn[first - begin : last - begin])
 
 
-def _drawing(law: Law, generator: torch.Generator) -> Callable[[torch.Tensor], torch.Tensor]:
+def _chunk_seed(seed: int, name: str, chunk: int) -> int:
+    place = f"{seed}:{name}" if chunk == 0 else f"{seed}:{name}:{chunk}"
+    return int.from_bytes(hashlib.sha256(place.encode()).digest()[:8], "little") >> 1
+
+
+def _draw(law: Law, drawn: torch.Tensor, generator: torch.Generator) -> None:
     if isinstance(law, Uniform):
-        return lambda drawn: drawn.uniform_(law.low, law.high, generator=generator)
-    return lambda drawn: drawn.normal_(law.mean, law.standard_deviation, generator=generator)
+        drawn.uniform_(law.low, law.high, generator=generator)
+    else:
+        drawn.normal_(law.mean, law.standard_deviation, generator=generator)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
@@ -49,25 +49,40 @@ class FileWeights:
         self._maps: dict[Path, mmap.mmap] = {}
         self._closed = False
 
+    def expect(self, names: Iterable[str]) -> None:
+        """See the Protocol: the kernel reads ahead by itself."""
+
     def read(self, name: str, device: torch.device) -> torch.Tensor:
-        """A new tensor on `device`, copied once, straight from the map; the caller owns it.
+        """A new tensor on `device`; the caller owns it.
 
         Raises ArtifactInvalid for a name the artifact does not have and for a file that has changed its size.
         """
         import torch
 
+        spec = self._stored(name).spec
+        made = torch.empty(spec.shape, dtype=getattr(torch, spec.dtype), device=device)
+        self.read_into(name, made.view(-1))
+        return made
+
+    def read_into(self, name: str, out: torch.Tensor, start: int = 0) -> None:
+        """See the Protocol: copied once, straight from the map. Raises as `read` does."""
+        import torch
+
         assert not self._closed, "read after close"
+        stored = self._stored(name)
+        if not out.numel():
+            return
+        begin = stored.begin + start * out.element_size()
+        mapped = memoryview(self._map(stored))[begin : begin + out.numel() * out.element_size()]
+        # As bytes, since a file need not align its tensors.
+        out.view(-1).view(torch.uint8).copy_(torch.frombuffer(mapped, dtype=torch.uint8))
+
+    def _stored(self, name: str) -> StoredTensor:
         stored = self._tensors.get(name)
         if stored is None:
             message = f"it has no tensor {quoted(name)}{suggestion(name, self._tensors)}"
             raise ArtifactInvalid(self._source, [message])
-        dtype: torch.dtype = getattr(torch, stored.spec.dtype)
-        if not stored.spec.bytes:
-            return torch.empty(stored.spec.shape, dtype=dtype, device=device)
-        mapped = memoryview(self._map(stored))[stored.begin : stored.end]
-        # As bytes, since a file need not align its tensors; the copy is aligned.
-        copied = torch.frombuffer(mapped, dtype=torch.uint8).to(device, copy=True)
-        return copied.view(dtype).view(stored.spec.shape)
+        return stored
 
     def close(self) -> None:
         while self._maps:

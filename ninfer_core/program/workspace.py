@@ -5,6 +5,7 @@ not grow afterwards. On the CPU there is nothing to set aside."""
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import Protocol
 
 import torch
@@ -16,20 +17,36 @@ ALLOWED_GROWTH_BYTES = 64 * 1024 * 1024
 line of the ledger to be off by this much."""
 
 
+KEPT_HOLES_BYTES = 32 * 1024 * 1024
+"""What a family may have read and dropped before it goes back to the driver."""
+
+
 class CompactingWeights:
     """Weights for a CUDA device, read so that what a family reads and drops again leaves no holes.
 
     torch's allocator would put small tensors into the space of a large one that was dropped and keep the rest: over
     a whole model that comes to gigabytes that neither weights nor temporaries can use. Dropped tensors go back to
-    the driver before the next one is read instead.
+    the driver before the next one is made instead, once there is enough of them: that waits for the device.
     """
 
     def __init__(self, weights: WeightSource) -> None:
         self._weights = weights
 
+    def expect(self, names: Iterable[str]) -> None:
+        self._weights.expect(names)
+
     def read(self, name: str, device: torch.device) -> torch.Tensor:
-        torch.cuda.empty_cache()
+        self._give_back()
         return self._weights.read(name, device)
+
+    def read_into(self, name: str, out: torch.Tensor, start: int = 0) -> None:
+        self._weights.read_into(name, out, start)
+        self._give_back()
+
+    @staticmethod
+    def _give_back() -> None:
+        if torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > KEPT_HOLES_BYTES:
+            torch.cuda.empty_cache()
 
 
 class Workspace(Protocol):

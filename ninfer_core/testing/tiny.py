@@ -6,7 +6,7 @@ the family's own chat template, three recurrent layers and one of attention, den
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -140,11 +140,21 @@ class TinyWeights:
         self._specs: dict[str, TensorSpec] = {spec.name: spec for spec in header.tensors}
         self._weights = DummyWeights(header, _SEED)
 
+    def expect(self, names: Iterable[str]) -> None:
+        """Nothing is gained by knowing."""
+
     def read(self, name: str, device: torch.device) -> torch.Tensor:
         tensor = self._weights.read(name, device)
+        self._scale(name, tensor)
+        return tensor
+
+    def read_into(self, name: str, out: torch.Tensor, start: int = 0) -> None:
+        self._weights.read_into(name, out, start)
+        self._scale(name, out)
+
+    def _scale(self, name: str, tensor: torch.Tensor) -> None:
         if len(self._specs[name].shape) > 1 and not name.endswith("conv1d.weight"):
             tensor.mul_(self._specs[name].shape[-1] ** -0.5 / MATRIX.standard_deviation)
-        return tensor
 
     def close(self) -> None:
         """Nothing is held."""

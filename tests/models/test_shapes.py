@@ -117,13 +117,13 @@ def test_every_text_tensor_goes_somewhere_once(headers: dict[str, ArtifactHeader
     header = headers[name]
     config = parse_config(header)
     residents = list_residents(config, Naming(header, config), "bfloat16")
-    parts = [part for resident in residents for part in resident.parts]
+    parts = [part for resident in residents for part in resident.sources]
     assert sorted(parts) == sorted(tensor.name for tensor in header.tensors)
     sizes = {tensor.name: tensor.elements for tensor in header.tensors}
     by_name = {spec.name: spec for spec in build_resident(header, "bfloat16")}
     for resident in residents:
-        if resident.parts:
-            assert by_name[resident.name].elements == sum(sizes[part] for part in resident.parts)
+        if resident.sources:
+            assert by_name[resident.name].elements == sum(sizes[part] for part in resident.sources)
 
 
 def test_weights_cost_what_the_checkpoint_has(headers: dict[str, ArtifactHeader]) -> None:

@@ -1,14 +1,15 @@
 """Every tensor of a checkpoint by name, shape and feature group, under the naming this artifact uses.
 
 Namings differ in the prefix of the text model and in whether experts are fused; both are read off the artifact's
-own tensor names, so that what is missing is reported under the name its author would expect.
+own tensor names, so that what is missing is reported under the name its author would expect. Projections can be stored
+in any form that `ninfer_core.api.stored_matrix` knows; everything else is plain.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ninfer_core.api import ArtifactHeader, TensorSpec
+from ninfer_core.api import ArtifactHeader, ArtifactInvalid, StoredMatrix, TensorSpec, find_matrix
 from ninfer_models.qwen_hybrid.config import Experts, QwenHybridConfig, VisionShape, parse_config
 
 STORED_DTYPES = frozenset({"float32", "float16", "bfloat16"})
@@ -17,6 +18,19 @@ _HEADS = ("lm_head.weight", "language_model.lm_head.weight")
 _VISION_PREFIXES = ("model.visual.", "visual.")
 _MTP_PREFIX = "mtp."
 
+_PROJECTIONS = tuple(
+    f".{module}.weight"
+    for module in (
+        *(f"self_attn.{name}_proj" for name in "qkvo"),
+        *(f"linear_attn.{name}" for name in ("in_proj_qkv", "in_proj_z", "out_proj")),
+        *(f"{name}_proj" for name in ("gate", "up", "down")),
+    )
+)
+_FUSED_EXPERTS = (".mlp.experts.gate_up_proj", ".mlp.experts.down_proj")
+_GATES = (".linear_attn.in_proj_b.weight", ".linear_attn.in_proj_a.weight")
+_MTP_JOINT = f"{_MTP_PREFIX}fc.weight"
+_MOST_PROBLEMS = 8
+
 Shapes = Iterator[tuple[str, tuple[int, ...]]]
 
 
@@ -24,7 +38,9 @@ class Naming:
     """Where this artifact keeps things."""
 
     def __init__(self, header: ArtifactHeader, config: QwenHybridConfig) -> None:
-        self._names = frozenset(tensor.name for tensor in header.tensors)
+        self.stored = {tensor.name: tensor for tensor in header.tensors}
+        """What the artifact holds, by name."""
+        self._names = _plain_names(self.stored)
         default = _TEXT_PREFIXES[0] if config.wrapped else _TEXT_PREFIXES[-1]
         self.text = self._first([p for p in _TEXT_PREFIXES if p + "embed_tokens.weight" in self._names], default)
         self.head = self._first([name for name in _HEADS if name in self._names], _HEADS[0])
@@ -49,22 +65,62 @@ def build_inventory(header: ArtifactHeader) -> tuple[TensorSpec, ...]:
     """All tensors this config has a use for. Raises ArtifactInvalid where the config itself is wrong."""
     config = parse_config(header)
     naming = Naming(header, config)
-    stored = {tensor.name: tensor.dtype for tensor in header.tensors}
+    problems: list[str] = []
     groups: list[tuple[str, Shapes]] = [("text", _text(config, naming))]
     if config.mtp_layers:
         groups.append(("mtp", _mtp(config, naming)))
     if config.vision is not None:
         groups.append(("vision", _vision(config.vision, naming.vision)))
+    inventory: list[TensorSpec] = []
+    for group, shapes in groups:
+        for name, shape in shapes:
+            if is_matrix(name, naming):
+                inventory.extend(find_matrix(naming.stored, name, shape, group, problems).tensors)
+            else:
+                dtype = _dtype(naming.stored, name)
+                inventory.append(TensorSpec(name=name, shape=shape, dtype=dtype, group=group))
+    if problems:
+        raise ArtifactInvalid(header.source, _first_of(problems))
+    return tuple(inventory)
+
+
+def build_matrices(header: ArtifactHeader) -> tuple[str, ...]:
+    """Names of the plain matrices that we encode when asked to: what many numbers go through. The gates of the delta
+    rule stay as they are, as in published checkpoints: little of the model, and all of its memory hangs on them."""
+    config = parse_config(header)
+    naming = Naming(header, config)
+    groups = [_text(config, naming)] + ([_mtp(config, naming)] if config.mtp_layers else [])
     return tuple(
-        TensorSpec(name=name, shape=shape, dtype=_dtype(stored, name), group=group)
-        for group, shapes in groups
-        for name, shape in shapes
+        name
+        for shapes in groups
+        for name, _ in shapes
+        if is_matrix(name, naming) and not name.endswith(_GATES) and name in naming.stored
     )
 
 
-def _dtype(stored: Mapping[str, str], name: str) -> str:
+def is_matrix(name: str, naming: Naming) -> bool:
+    """Whether the tensor that a plain checkpoint calls `name` may be stored in codes."""
+    return name.endswith((*_PROJECTIONS, *_GATES, *_FUSED_EXPERTS)) or name in (naming.head, _MTP_JOINT)
+
+
+def stored_matrix(naming: Naming, name: str, shape: tuple[int, ...]) -> StoredMatrix:
+    """The form that `build_inventory` has found it in."""
+    return find_matrix(naming.stored, name, shape, "text", [])
+
+
+def _plain_names(stored: Mapping[str, TensorSpec]) -> frozenset[str]:
+    """The names as a plain checkpoint has them."""
+    return frozenset(name.removesuffix("_packed") for name in stored)
+
+
+def _first_of(problems: list[str]) -> list[str]:
+    left = len(problems) - _MOST_PROBLEMS
+    return problems if left <= 0 else [*problems[:_MOST_PROBLEMS], f"and {left} more matrices in forms not read"]
+
+
+def _dtype(stored: Mapping[str, TensorSpec], name: str) -> str:
     """The dtype the artifact has it in, as long as that is one we read."""
-    dtype = stored.get(name, "bfloat16")
+    dtype = stored[name].dtype if name in stored else "bfloat16"
     return dtype if dtype in STORED_DTYPES else "bfloat16"
 
 

@@ -54,10 +54,10 @@ class GatedAttention:
 
     def __init__(self, config: QwenHybridConfig, weights: Weights, layer: int, cache_layer: int) -> None:
         ours = layer_prefix(layer)
-        self._project_in = weights[f"{ours}query_gate_key_value"]
-        self._project_out = weights[f"{ours}mixer_out"]
-        self._query_norm = weights[f"{ours}query_norm"]
-        self._key_norm = weights[f"{ours}key_norm"]
+        self._project_in = weights.matrices[f"{ours}query_gate_key_value"]
+        self._project_out = weights.matrices[f"{ours}mixer_out"]
+        self._query_norm = weights.tensors[f"{ours}query_norm"]
+        self._key_norm = weights.tensors[f"{ours}key_norm"]
         self._cache_layer = cache_layer
         self._epsilon = config.norm_epsilon
         self._head_dim = config.head_dim
@@ -85,12 +85,15 @@ class DeltaNet:
 
     def __init__(self, config: QwenHybridConfig, weights: Weights, layer: int, state_layer: int) -> None:
         ours = layer_prefix(layer)
-        self._project_in = weights[f"{ours}qkv_z_b_a"]
-        self._project_out = weights[f"{ours}mixer_out"]
-        self._conv = weights[f"{ours}conv"]
-        self._a_log = weights[f"{ours}a_log"]
-        self._dt_bias = weights[f"{ours}dt_bias"]
-        self._gate_norm = weights[f"{ours}gate_norm"]
+        joined = weights.matrices.get(f"{ours}qkv_z_b_a")
+        # The gates stand apart where the artifact has them in another form than the rest.
+        apart = (f"{ours}qkv_z", f"{ours}b_a")
+        self._project_in = [weights.matrices[name] for name in apart] if joined is None else [joined]
+        self._project_out = weights.matrices[f"{ours}mixer_out"]
+        self._conv = weights.tensors[f"{ours}conv"]
+        self._a_log = weights.tensors[f"{ours}a_log"]
+        self._dt_bias = weights.tensors[f"{ours}dt_bias"]
+        self._gate_norm = weights.tensors[f"{ours}gate_norm"]
         self._layer = state_layer
         self._epsilon = config.norm_epsilon
         self._output_gate = config.output_gate
@@ -100,7 +103,8 @@ class DeltaNet:
         self._split_conv = [key_width, key_width, value_width]
 
     def __call__(self, x: torch.Tensor, run: Pass) -> torch.Tensor:
-        qkv, gate, b, a = torch.split(linear(x, self._project_in, run.row_class), self._split, dim=-1)
+        projected = torch.cat([linear(x, matrix, run.row_class) for matrix in self._project_in], dim=-1)
+        qkv, gate, b, a = torch.split(projected, self._split, dim=-1)
         mix = self._prefill if run.prefill else self._decode
         read = mix(qkv, a, b, run.batch.state)
         normed = gated_rms_norm(read, _heads(gate, self._value_dim), self._gate_norm, self._epsilon, self._output_gate)
@@ -142,8 +146,8 @@ class DenseFeedForward:
     """down( silu(gate(x)) · up(x) )."""
 
     def __init__(self, weights: Weights, prefix: str) -> None:
-        self._gate_up = weights[f"{prefix}gate_up"]
-        self._down = weights[f"{prefix}down"]
+        self._gate_up = weights.matrices[f"{prefix}gate_up"]
+        self._down = weights.matrices[f"{prefix}down"]
 
     def __call__(self, x: torch.Tensor, run: Pass) -> torch.Tensor:
         return linear(swiglu(linear(x, self._gate_up, run.row_class)), self._down, run.row_class)

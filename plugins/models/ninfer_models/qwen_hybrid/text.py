@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from ninfer_core.api import ArtifactHeader, ForwardBatch, RecurrentState, WeightSource
-from ninfer_core.ops.linear import DECODE_ROWS, linear
+from ninfer_core.ops.linear import DECODE_ROWS, DenseMatrix, linear
 from ninfer_core.ops.partial_rope import rope_angles
 from ninfer_core.ops.rms_norm import rms_norm
 from ninfer_models.qwen_hybrid.config import QwenHybridConfig, parse_config
@@ -39,11 +39,11 @@ class TextModel:
     """Weights on one device. `decode_columns` is the W of its rounds: it fixes the padding class of the head."""
 
     def __init__(self, config: QwenHybridConfig, weights: Weights, decode_columns: int) -> None:
-        self._embedding = weights[EMBEDDING]
-        self._head = weights[EMBEDDING if config.tied_head else HEAD]
-        self._final_norm = weights[FINAL_NORM]
-        self._inverse_frequency = weights[INVERSE_FREQUENCY]
-        self._axis = weights[ROPE_AXIS]
+        self._embedding = weights.tensors[EMBEDDING]
+        self._head = DenseMatrix(self._embedding) if config.tied_head else weights.matrices[HEAD]
+        self._final_norm = weights.tensors[FINAL_NORM]
+        self._inverse_frequency = weights.tensors[INVERSE_FREQUENCY]
+        self._axis = weights.tensors[ROPE_AXIS]
         self._attention_factor = attention_factor(config.rope)
         self._epsilon = config.norm_epsilon
         self._head_row_class = DECODE_ROWS * decode_columns
@@ -101,5 +101,6 @@ def _make_layers(config: QwenHybridConfig, weights: Weights) -> tuple[Layer, ...
             feed_forward = ExpertFeedForward(config.experts, weights, index)
         else:
             feed_forward = DenseFeedForward(weights, ours)
-        layers.append(Layer(weights[f"{ours}input_norm"], mixer, weights[f"{ours}feed_forward_norm"], feed_forward))
+        norms = [weights.tensors[f"{ours}{name}_norm"] for name in ("input", "feed_forward")]
+        layers.append(Layer(norms[0], mixer, norms[1], feed_forward))
     return tuple(layers)
