@@ -1,0 +1,185 @@
+"""The expert layer for few tokens: the launches of `kernels.few`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+
+from ninfer_core.ops.linear.matrix import DenseMatrix, Fp8Matrix, Matrix
+from ninfer_core.ops.linear.reference import Norm
+from ninfer_core.ops.moe.kernels.few import inner_kernel, outer_kernel, route_kernel
+from ninfer_core.ops.moe.weights import ExpertWeights
+
+TILE_TOKENS = 16
+"""Tokens of the smallest tile; a dot has no fewer rows."""
+MOST_TOKENS = 128
+COUNTERS = 16 + 1024
+"""Those of `kernels.few`: its tiles, and a counter for each block of outputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A launch's tile: matrix rows, inputs at once, and how a program is run."""
+
+    rows: int
+    inputs: int
+    warps: int
+    stages: int
+
+
+@dataclass(frozen=True, slots=True)
+class FewLaunch:
+    """Launch parameters of the three kernels; `sum_tokens` are added up at once."""
+
+    route: Block
+    inner: Block
+    outer: Block
+    router_rows: int
+    sum_tokens: int
+    dependent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FewTokens:
+    """The layer for up to `MOST_TOKENS` tokens. `counters` int32 [COUNTERS] are zero between launches, so that one
+    object serves launches in one order, on one stream."""
+
+    launch: FewLaunch
+    counters: torch.Tensor
+
+    def __call__(
+        self, x: torch.Tensor, weights: ExpertWeights, row_class: int = 0, *, norm: Norm, residual: torch.Tensor
+    ) -> torch.Tensor:
+        """x [..., hidden] -> [..., hidden]; see the package."""
+        flat = x.reshape(-1, x.shape[-1])
+        tokens, hidden = flat.shape
+        assert tokens <= MOST_TOKENS
+        assert triton.cdiv(hidden, self.launch.outer.rows) <= COUNTERS - 16
+        y = torch.empty_like(flat)
+        if tokens:
+            run = _Run(self, flat, weights, _tile_tokens(tokens, row_class), _start)
+            run.all(norm, residual.reshape(flat.shape), y)
+        return y.view(x.shape)
+
+    def warm_up(self, weights: ExpertWeights, row_class: int, norm: Norm, dtype: torch.dtype) -> None:
+        """Compile what a call with `row_class` and tokens of `dtype` launches, and launch nothing."""
+        x = torch.empty(1, weights.router.shape[1], dtype=dtype, device="meta")
+        _Run(self, x, weights, _tile_tokens(1, row_class), _compile).all(norm, x, x)
+
+
+Launcher = Callable[..., None]
+"""Kernel, grid, and the arguments of a kernel."""
+
+
+def _start(kernel: Any, grid: tuple[int, ...], *arguments: object, **options: object) -> None:
+    kernel[grid](*arguments, **options)
+
+
+def _compile(kernel: Any, grid: tuple[int, ...], *arguments: object, **options: object) -> None:
+    kernel.warmup(*arguments, grid=grid, **options)
+
+
+def _tile_tokens(tokens: int, row_class: int) -> int:
+    return max(TILE_TOKENS, 1 << (max(tokens, row_class) - 1).bit_length())
+
+
+class _Run:
+    """The temporaries of one call, and its launches in order."""
+
+    def __init__(
+        self, few: FewTokens, x: torch.Tensor, weights: ExpertWeights, block_tokens: int, start: Launcher
+    ) -> None:
+        self._start = start
+        self._launch, self._counters = few.launch, few.counters
+        self._x, self._weights, self._block_tokens = x, weights, block_tokens
+        self._tokens, self._hidden = x.shape
+        self._experts, self._top_k = weights.router.shape[0], weights.per_token
+        self._width, self._shared_width = weights.down.inputs, weights.shared_down.inputs
+        self._listed = min(self._experts, self._tokens * self._top_k)
+        # The interpreter multiplies the bit patterns of bfloat16 operands.
+        self._dot = triton.language.float32 if x.device.type == "cpu" or x.dtype == torch.float32 else _DOTS[x.dtype]
+        self._dependent = {"PDL": few.launch.dependent} | ({"launch_pdl": True} if few.launch.dependent else {})
+        device, tokens = x.device, self._tokens
+        self._normed = torch.empty_like(x)
+        self._scores = torch.empty(tokens, self._experts, device=device)
+        self._chosen = torch.empty(tokens, self._top_k, dtype=torch.int32, device=device)
+        self._shares = torch.empty(tokens, self._top_k, device=device)
+        self._openings = torch.empty(tokens, device=device)
+        self._shared_inner = x.new_empty(tokens, self._shared_width)
+        self._slots = torch.empty(1 + triton.next_power_of_2(self._experts), dtype=torch.int32, device=device)
+        self._inner = x.new_empty(tokens * self._top_k, self._width)
+        self._parts = torch.empty(tokens * (self._top_k + 1), self._hidden, device=device)
+
+    def all(self, norm: Norm, residual: torch.Tensor, y: torch.Tensor) -> None:
+        """Write residual + the layer to `y`."""
+        self._route(norm)
+        self._inner_values()
+        self._outputs(residual, y)
+
+    def _route(self, norm: Norm) -> None:
+        block, weights = self._launch.route, self._weights
+        codes, block_scale, scale, layout = operands(weights.shared_gate_up)
+        routers = triton.cdiv(self._experts, self._launch.router_rows)
+        programs = routers + TILE_TOKENS + triton.cdiv(2 * self._shared_width, block.rows)
+        self._start(
+            route_kernel, (programs, triton.cdiv(self._tokens, TILE_TOKENS)),
+            self._x, norm.weight, norm.epsilon, weights.router, weights.shared_gate, codes, block_scale, scale,
+            self._normed, self._scores, self._chosen, self._shares, self._openings, self._shared_inner, self._slots,
+            self._counters, self._tokens,
+            HIDDEN=self._hidden, EXPERTS=self._experts, EXPERTS_PADDED=triton.next_power_of_2(self._experts),
+            TOP_K=self._top_k, SHARED_WIDTH=self._shared_width, HIDDEN_PADDED=triton.next_power_of_2(self._hidden),
+            PAIRS_PADDED=triton.next_power_of_2(self._block_tokens * self._top_k),
+            BLOCK_T=TILE_TOKENS, ROUTER_N=self._launch.router_rows, SHARED_N=block.rows, ROUTER_K=block.inputs,
+            SHARED_K=inputs_at_once(block, layout), FORMAT=layout, DOT=self._dot,
+            num_warps=block.warps, num_stages=block.stages, **self._dependent,
+        )  # fmt: skip
+
+    def _inner_values(self) -> None:
+        block = self._launch.inner
+        codes, block_scale, scale, layout = operands(self._weights.gate_up)
+        self._start(
+            inner_kernel, (triton.cdiv(2 * self._width, block.rows), self._listed),
+            self._normed, codes, block_scale, scale, self._chosen, self._slots, self._inner, self._tokens,
+            HIDDEN=self._hidden, WIDTH=self._width, TOP_K=self._top_k,
+            BLOCK_T=self._block_tokens, BLOCK_N=block.rows, BLOCK_K=inputs_at_once(block, layout),
+            FORMAT=layout, DOT=self._dot,
+            num_warps=block.warps, num_stages=block.stages, **self._dependent,
+        )  # fmt: skip
+
+    def _outputs(self, residual: torch.Tensor, y: torch.Tensor) -> None:
+        block = self._launch.outer
+        codes, block_scale, scale, layout = operands(self._weights.down)
+        shared_codes, shared_block_scale, shared_scale, shared_layout = operands(self._weights.shared_down)
+        self._start(
+            outer_kernel, (triton.cdiv(self._hidden, block.rows), self._listed + 1),
+            self._inner, codes, block_scale, scale,
+            self._shared_inner, shared_codes, shared_block_scale, shared_scale,
+            self._chosen, self._shares, self._openings, self._slots, self._parts, residual, y,
+            self._counters, self._tokens,
+            HIDDEN=self._hidden, WIDTH=self._width, SHARED_WIDTH=self._shared_width, TOP_K=self._top_k,
+            BLOCK_T=self._block_tokens, BLOCK_N=block.rows, BLOCK_K=inputs_at_once(block, layout),
+            SHARED_K=inputs_at_once(block, shared_layout), BLOCK_SUM=self._launch.sum_tokens,
+            FORMAT=layout, SHARED_FORMAT=shared_layout, DOT=self._dot,
+            num_warps=block.warps, num_stages=block.stages, **self._dependent,
+        )  # fmt: skip
+
+
+_DOTS = {torch.bfloat16: triton.language.bfloat16, torch.float16: triton.language.float16}
+
+
+def operands(matrix: Matrix) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, str]:
+    """codes, block scales, scales and the layout as the kernels name it; what a layout lacks is its codes again."""
+    if isinstance(matrix, DenseMatrix):
+        return matrix.weight, matrix.weight, matrix.weight, "dense"
+    if isinstance(matrix, Fp8Matrix):
+        return matrix.codes, matrix.codes, matrix.scale, "fp8" if matrix.scale.shape[-1] == 1 else "fp8_groups"
+    return matrix.codes, matrix.block_scale, matrix.scale, "nvfp4"
+
+
+def inputs_at_once(block: Block, layout: str) -> int:
+    """A block of inputs has one scale a row where there are groups of 128."""
+    return min(block.inputs, 128) if layout == "fp8_groups" else block.inputs

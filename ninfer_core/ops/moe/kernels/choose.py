@@ -1,0 +1,73 @@
+"""From scores to experts: the best of each token, and the list of the experts that any token chose."""
+
+import triton
+import triton.language as tl
+
+WORST: tl.constexpr = tl.constexpr(-(1 << 63))
+"""Below every key."""
+
+
+@triton.jit
+def choose(
+    scores,
+    tokens,
+    tokens_live,
+    experts,
+    shares,
+    EXPERTS: tl.constexpr,
+    EXPERTS_PADDED: tl.constexpr,
+    TOP_K: tl.constexpr,
+    BLOCK_T: tl.constexpr,
+):
+    """scores [BLOCK_T, EXPERTS_PADDED] float32 -> `experts` and `shares` [tokens, TOP_K] of these tokens.
+
+    A score and its expert become one integer in the order of the contract, so that no two are equal. The share is the
+    softmax over the chosen scores, which is what dividing the probabilities by their sum comes to.
+    """
+    TOP_PADDED: tl.constexpr = triton.next_power_of_2(TOP_K)
+    expert = tl.arange(0, EXPERTS_PADDED)
+    bits = (scores + 0.0).to(tl.int32, bitcast=True)  # + 0.0 turns -0.0 into 0.0
+    ordered = tl.where(bits >= 0, bits, bits ^ 0x7FFFFFFF).to(tl.int64)
+    keys = (ordered << 32) | (EXPERTS_PADDED - 1 - expert).to(tl.int64)[None, :]
+    keys = tl.where((expert < EXPERTS)[None, :], keys, WORST)
+    places = tl.arange(0, TOP_PADDED)
+    chosen = tl.zeros([BLOCK_T, TOP_PADDED], tl.int32)
+    best = tl.full([BLOCK_T, TOP_PADDED], float("-inf"), tl.float32)
+    for place in tl.static_range(TOP_K):
+        key = tl.max(keys, 1)
+        keys = tl.where(keys == key[:, None], WORST, keys)
+        ordered = (key >> 32).to(tl.int32)
+        value = tl.where(ordered >= 0, ordered, ordered ^ 0x7FFFFFFF).to(tl.float32, bitcast=True)
+        here = (places == place)[None, :]
+        chosen = tl.where(here, (EXPERTS_PADDED - 1 - (key & 0x7FFFFFFF)).to(tl.int32)[:, None], chosen)
+        best = tl.where(here, value[:, None], best)
+    share = tl.exp(best - tl.max(best, 1)[:, None])
+    share = share / tl.sum(share, 1)[:, None]
+    offsets = tokens[:, None] * TOP_K + places[None, :]
+    mask = tokens_live[:, None] & (places < TOP_K)[None, :]
+    tl.store(experts + offsets, chosen, mask=mask)
+    tl.store(shares + offsets, share, mask=mask)
+
+
+@triton.jit
+def list_experts(experts, pairs, slots, EXPERTS_PADDED: tl.constexpr, PAIRS_PADDED: tl.constexpr):
+    """`experts` [pairs] -> slots[0], how many different ones there are, and slots[1:], which, ascending."""
+    place = tl.arange(0, PAIRS_PADDED)
+    # Written by other programs of this launch: not to be found in the cache of this multiprocessor.
+    chosen = tl.load(experts + place, mask=place < pairs, other=0, cache_modifier=".cg")
+    present = (tl.histogram(chosen, EXPERTS_PADDED, mask=place < pairs) > 0).to(tl.int32)
+    tl.store(slots, tl.sum(present, 0))
+    tl.store(slots + tl.cumsum(present, 0), tl.arange(0, EXPERTS_PADDED), mask=present > 0)
+
+
+@triton.jit
+def is_last(counter, arrivals):
+    """Whether `arrivals - 1` other programs have come here before; the last one leaves the counter at zero.
+
+    What the others stored before they came is visible to the last."""
+    tl.debug_barrier()  # all stores of this program before its arrival
+    before = tl.atomic_add(counter, 1, sem="acq_rel", scope="gpu")
+    last = before == arrivals - 1
+    if last:
+        tl.store(counter, 0)
+    return last
