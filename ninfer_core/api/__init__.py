@@ -58,10 +58,19 @@ from ninfer_core.api.hooks import (
     SpecHooks,
     hookimpl,
 )
-from ninfer_core.api.kv import KVCodec, KVLayout, KVPart, KVPlane
+from ninfer_core.api.kv import (
+    KVCodec,
+    KVDeviceCodec,
+    KVDeviceFunctions,
+    KVLayout,
+    KVPart,
+    KVPartFunctions,
+    KVPlane,
+    KVTransform,
+)
 from ninfer_core.api.manifest import KINDS, PROVISIONAL_KINDS, Manifest
 from ninfer_core.api.media import MediaConfig, MediaDecoder, MediaLimits, MediaPatches
-from ninfer_core.api.model import AttentionCache, ForwardBatch, Model, RecurrentState
+from ninfer_core.api.model import AttentionCache, ForwardBatch, HeadNorms, Model, RecurrentState, Rotation
 from ninfer_core.api.plan import (
     Capacities,
     DeviceInfo,
@@ -171,12 +180,17 @@ __all__ = [
     "GenerationRequest",
     "GenerationService",
     "Geometry",
+    "HeadNorms",
     "InvalidPrompt",
     "KVCodec",
+    "KVDeviceCodec",
+    "KVDeviceFunctions",
     "KVHooks",
     "KVLayout",
     "KVPart",
+    "KVPartFunctions",
     "KVPlane",
+    "KVTransform",
     "Ledger",
     "LedgerLine",
     "LiveTimings",
@@ -217,6 +231,7 @@ __all__ = [
     "RequestQueueTimeout",
     "RequestTooLarge",
     "Role",
+    "Rotation",
     "RouteDescription",
     "SamplingOptions",
     "SamplingPresets",

@@ -33,22 +33,13 @@ class AttentionCache(Protocol):
     def attend_projected(
         self, layer: int, projected: torch.Tensor, norms: HeadNorms, rotation: Rotation, scale: float
     ) -> torch.Tensor:
-        """Gated attention from the projection of its input: norms and rotation of queries and keys, `attend`, then
-        the result times the sigmoid of the gate.
+        """Gated attention from the projection of its input: norms and rotation of queries and keys; keys and values of
+        the batch's columns are stored; causal attention over each row's whole context; the result times the sigmoid
+        of the gate (`ops.paged_attention`).
 
         `layer` counts attention layers from 0. projected [rows, columns, (2 query_heads + 2 kv_heads) head_dim]: of
         each query head the query, then its gate; then the keys of all KV heads; then their values.
         Returns [rows, columns, query_heads * head_dim] in the dtype of `projected`.
-        """
-        ...
-
-    def attend(
-        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float
-    ) -> torch.Tensor:
-        """Store `key` and `value` of the batch's columns, then attend causally over each row's whole context.
-
-        `layer` counts attention layers from 0. query [rows, columns, query_heads, head_dim];
-        key, value [rows, columns, kv_heads, head_dim]; returns the shape of query.
         """
         ...
 

@@ -1,18 +1,16 @@
-"""The attention cache of one unit of work: codec and paged attention over the KV planes."""
+"""The attention cache of one unit of work: paged attention over the KV planes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Literal
 
 import torch
 
 from ninfer_core.api.kv import KVCodec
+from ninfer_core.api.model import HeadNorms, Rotation
+from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.ops import paged_attention
-
-Attend = Callable[
-    [KVCodec, torch.Tensor, tuple[torch.Tensor, ...], torch.Tensor, torch.Tensor, float, int], torch.Tensor
-]
-"""`paged_attention.prefill` or `paged_attention.decode`."""
+from ninfer_core.ops.paged_attention import AttentionRoute, AttentionRoutes, AttentionShape, PagedRows
 
 
 class PagedCache:
@@ -24,27 +22,44 @@ class PagedCache:
     context_tokens bounds lengths + columns over all rows
     """
 
-    __slots__ = ("_attend", "_block_table", "_codec", "_context_tokens", "_lengths", "_planes")
+    __slots__ = ("_block_table", "_context_tokens", "_lengths", "_planes", "_route")
 
     def __init__(
         self,
-        attend: Attend,
-        codec: KVCodec,
+        route: AttentionRoute,
         planes: tuple[torch.Tensor, ...],
         block_table: torch.Tensor,
         lengths: torch.Tensor,
         context_tokens: int,
     ) -> None:
-        self._attend = attend
-        self._codec = codec
+        self._route = route
         self._planes = planes
         self._block_table = block_table
         self._lengths = lengths
         self._context_tokens = context_tokens
 
-    def attend(
-        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float
+    def attend_projected(
+        self, layer: int, projected: torch.Tensor, norms: HeadNorms, rotation: Rotation, scale: float
     ) -> torch.Tensor:
         planes = tuple(plane[layer] for plane in self._planes)
-        paged_attention.append(self._codec, key, value, planes, self._block_table, self._lengths)
-        return self._attend(self._codec, query, planes, self._block_table, self._lengths, scale, self._context_tokens)
+        rows = PagedRows(planes, self._block_table, self._lengths, self._context_tokens)
+        return self._route.attend_projected(projected, norms, rotation, rows, scale)
+
+
+def attention_routes(
+    plan: ExecutionPlan, codec: KVCodec, device: torch.device, kernels: Literal["auto", "reference"]
+) -> AttentionRoutes:
+    """The routes that the plan's units of work attend by."""
+    attention = plan.geometry.attention
+    dtype = getattr(torch, plan.activation_dtype)
+    assert isinstance(dtype, torch.dtype), f"activations of {plan.activation_dtype}"
+    shape = AttentionShape(
+        query_heads=attention.query_heads,
+        kv_heads=attention.kv_heads,
+        head_dim=attention.head_dim,
+        page_tokens=plan.capacities.page_tokens,
+        decode_columns=1 + plan.capacities.draft_tokens,
+        max_context=plan.capacities.max_context,
+        activation_dtype=dtype,
+    )
+    return paged_attention.select(device, kernels, codec, shape)

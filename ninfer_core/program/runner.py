@@ -15,9 +15,8 @@ import torch
 from ninfer_core.api.kv import KVCodec
 from ninfer_core.api.model import ForwardBatch, Model, RecurrentState
 from ninfer_core.api.plan import ExecutionPlan
-from ninfer_core.ops import paged_attention
 from ninfer_core.ops.sample import count_tokens, sample
-from ninfer_core.program.cache import PagedCache
+from ninfer_core.program.cache import PagedCache, attention_routes
 from ninfer_core.program.contract import RowRound, RowSetup, Sampling
 from ninfer_core.program.pages import PagePool
 from ninfer_core.program.pools import Pools
@@ -63,7 +62,7 @@ class DeviceProgram:
     ) -> None:
         assert plan.capacities.draft_tokens == 0, "rounds of more than one column need a drafter"
         self._model = model
-        self._codec = codec
+        self._attention = attention_routes(plan, codec, device, kernels="auto")
         self._pools = pools
         self._workspace = workspace
         self._device = device
@@ -162,8 +161,7 @@ class DeviceProgram:
         slots = self._slot_index[row : row + 1]
         positions = torch.arange(start, state.length, device=self._device).view(1, columns)
         cache = PagedCache(
-            paged_attention.prefill,
-            self._codec,
+            self._attention.prefill,
             self._pools.planes,
             self._pools.rows.block_tables[row : row + 1],
             positions[:, 0],
@@ -209,9 +207,7 @@ class DeviceProgram:
         slots, counted, folded = rows.round_inputs[: 3 * count].view(3, count).unbind(0)
         anchors, lengths = self._fold(slots, counted, folded)
         block_table = rows.block_tables.index_select(0, slots)
-        cache = PagedCache(
-            paged_attention.decode, self._codec, self._pools.planes, block_table, lengths, context_tokens
-        )
+        cache = PagedCache(self._attention.decode, self._pools.planes, block_table, lengths, context_tokens)
         positions = lengths.unsqueeze(1) + self._column_index
         batch = ForwardBatch(
             token_ids=anchors,

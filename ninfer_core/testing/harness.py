@@ -13,15 +13,17 @@ import torch
 from ninfer_core.api import (
     ForwardBatch,
     Geometry,
-    KVCodec,
+    HeadNorms,
     KVLayout,
     KVPart,
     KVPlane,
     Model,
     RecurrentState,
+    Rotation,
     StateArray,
 )
 from ninfer_core.ops import paged_attention
+from ninfer_core.ops.paged_attention import AttentionRoutes, AttentionShape, PagedRows
 
 PAGE_TOKENS = 64
 
@@ -44,21 +46,20 @@ class ExactCodec:
 class HarnessCache:
     """The paged cache of one unit of work. `planes[layer]` are that layer's pools."""
 
-    codec: KVCodec
     planes: Sequence[tuple[torch.Tensor, ...]]
     block_table: torch.Tensor  # [rows, blocks] int32
     lengths: torch.Tensor  # [rows] int32
     context_tokens: int
     prefill: bool
+    attention: AttentionRoutes
 
-    def attend(
-        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: float
+    def attend_projected(
+        self, layer: int, projected: torch.Tensor, norms: HeadNorms, rotation: Rotation, scale: float
     ) -> torch.Tensor:
-        """Append, then attend; see `ninfer_core.api.AttentionCache`."""
-        planes = self.planes[layer]
-        paged_attention.append(self.codec, key, value, planes, self.block_table, self.lengths)
-        attend = paged_attention.prefill if self.prefill else paged_attention.decode
-        return attend(self.codec, query, planes, self.block_table, self.lengths, scale, self.context_tokens)
+        """See `ninfer_core.api.AttentionCache`."""
+        rows = PagedRows(self.planes[layer], self.block_table, self.lengths, self.context_tokens)
+        route = self.attention.prefill if self.prefill else self.attention.decode
+        return route.attend_projected(projected, norms, rotation, rows, scale)
 
 
 class ModelHarness:
@@ -81,6 +82,17 @@ class ModelHarness:
         self._device = device
         self._codec = ExactCodec(geometry.attention.head_dim, activation_dtype)
         self._blocks = -(-max_context // PAGE_TOKENS)
+        attention = geometry.attention
+        shape = AttentionShape(
+            query_heads=attention.query_heads,
+            kv_heads=attention.kv_heads,
+            head_dim=attention.head_dim,
+            page_tokens=PAGE_TOKENS,
+            decode_columns=columns,
+            max_context=max_context,
+            activation_dtype=getattr(torch, activation_dtype),
+        )
+        self._attention = paged_attention.select(device, "reference", self._codec, shape)
         self.arrays = {array.name: self._pool(array, slots) for array in geometry.state}
         self.records = {array.name: self._pool(array, slots, array.ring_columns(columns)) for array in geometry.records}
         self._planes = [self._layer_planes(slots) for _ in range(geometry.attention.layers)]
@@ -144,12 +156,12 @@ class ModelHarness:
         positions = lengths.unsqueeze(1) + torch.arange(ids.shape[1], device=self._device)
         first = torch.tensor(slots, device=self._device).unsqueeze(1) * self._blocks
         cache = HarnessCache(
-            codec=self._codec,
             planes=self._planes,
             block_table=(first + torch.arange(self._blocks, device=self._device)).int(),
             lengths=lengths.int(),
             context_tokens=max(self._lengths[slot] for slot in slots) + ids.shape[1],
             prefill=prefill,
+            attention=self._attention,
         )
         return ForwardBatch(ids, positions.expand(3, -1, -1), cache, self._state(slots, accepted))
 

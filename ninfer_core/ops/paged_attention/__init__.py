@@ -1,9 +1,13 @@
 """Causal grouped-query attention over a paged KV cache whose pages are encoded by a codec.
 
     append:  slot(t) = (block_table[row, t // page_tokens], t mod page_tokens),  t = lengths[row] + column
-             planes[slot(t)] = codec.encode(key or value)
+             planes[slot(t)] = codec.encode(T(key or value))
     attend:  y[column, h] = Σ_t softmax_t( scale · q[column, h] · k[t, h // group] ) · v[t, h // group]
-             over t in [0, lengths[row] + column],  group = query_heads / kv_heads
+             over t in [0, lengths[row] + column],  group = query_heads / kv_heads,
+             with q transformed as keys were and y as values were: T is the transform that the codec's layout names
+             for the part, the identity or the orthonormal Hadamard, which is its own inverse
+    projected: queries and keys normed (`ops.rms_norm`) and rotated (`ops.partial_rope`), both rounded, append, attend,
+             and y · sigmoid(gate); see `ninfer_core.api.AttentionCache.attend_projected`
 
     query        [rows, columns, query_heads, head_dim]   activation dtype
     key, value   [rows, columns, kv_heads, head_dim]      activation dtype
@@ -27,5 +31,16 @@ row's numbers do not depend on its batch mates. A page that was never written ma
 from __future__ import annotations
 
 from ninfer_core.ops.paged_attention.reference import append, decode, prefill
+from ninfer_core.ops.paged_attention.route import AttentionRoute, AttentionRoutes, AttentionShape, PagedRows
+from ninfer_core.ops.paged_attention.select import select
 
-__all__ = ["append", "decode", "prefill"]
+__all__ = [
+    "AttentionRoute",
+    "AttentionRoutes",
+    "AttentionShape",
+    "PagedRows",
+    "append",
+    "decode",
+    "prefill",
+    "select",
+]

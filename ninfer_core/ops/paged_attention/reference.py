@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 
 from ninfer_core.api.kv import KVCodec, KVPart
+from ninfer_core.ops.hadamard import hadamard
 from ninfer_core.ops.workspace.paged_attention import DECODE_SPLIT_TOKENS, PREFILL_SPLIT_TOKENS
 
 
@@ -25,7 +26,10 @@ def append(
     token = lengths.long().unsqueeze(1) + torch.arange(columns, device=key.device)  # [rows, columns]
     page = block_table.long().gather(1, token // page_tokens).flatten()
     offset = (token % page_tokens).flatten()
-    encoded = (*codec.encode("key", key), *codec.encode("value", value))
+    encoded = (
+        *codec.encode("key", _transformed(codec, "key", key)),
+        *codec.encode("value", _transformed(codec, "value", value)),
+    )
     for plane, elements in zip(planes, encoded, strict=True):
         plane[page, :, offset] = elements.flatten(0, 1)
 
@@ -70,9 +74,7 @@ def _attend(
     _, kv_heads, page_tokens, _ = planes[0].shape
     group = query_heads // kv_heads
     split_pages = max(1, split_tokens // page_tokens)
-    # [rows, kv_heads, group · columns, head_dim]: the queries of one KV head are one matrix
-    queries = query.float().view(rows, columns, kv_heads, group, head_dim).permute(0, 2, 3, 1, 4)
-    queries = (queries * scale).reshape(rows, kv_heads, group * columns, head_dim)
+    queries = _grouped(_transformed(codec, "key", query).float() * scale, kv_heads)
     last = lengths.long().unsqueeze(1) + torch.arange(columns, device=query.device)  # [rows, columns]
     last = last.repeat(1, group).view(rows, 1, group * columns, 1)
     tokens = torch.arange(split_pages * page_tokens, device=query.device)
@@ -94,8 +96,20 @@ def _attend(
         total = total * kept + weights.sum(-1)
         sums = sums * kept.unsqueeze(-1) + torch.matmul(weights, values)
         peak = new_peak
-    out = (sums / total.unsqueeze(-1)).view(rows, kv_heads, group, columns, head_dim)
+    out = _transformed(codec, "value", sums / total.unsqueeze(-1)).view(rows, kv_heads, group, columns, head_dim)
     return out.permute(0, 3, 1, 2, 4).reshape(rows, columns, query_heads, head_dim).to(query.dtype)
+
+
+def _grouped(query: torch.Tensor, kv_heads: int) -> torch.Tensor:
+    """[rows, columns, query_heads, head_dim] -> [rows, kv_heads, group · columns, head_dim]: the queries of one KV head
+    are one matrix."""
+    rows, columns, query_heads, head_dim = query.shape
+    grouped = query.view(rows, columns, kv_heads, query_heads // kv_heads, head_dim).permute(0, 2, 3, 1, 4)
+    return grouped.reshape(rows, kv_heads, -1, head_dim)
+
+
+def _transformed(codec: KVCodec, part: KVPart, x: torch.Tensor) -> torch.Tensor:
+    return x if codec.layout.transform(part) == "none" else hadamard(x)
 
 
 def _split_of(block_table: torch.Tensor, first: int, pages: int) -> torch.Tensor:

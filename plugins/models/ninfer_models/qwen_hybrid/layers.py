@@ -7,14 +7,11 @@ from typing import Protocol
 
 import torch
 
-from ninfer_core.api import ForwardBatch, RecurrentState
+from ninfer_core.api import ForwardBatch, HeadNorms, RecurrentState, Rotation
 from ninfer_core.ops import causal_conv, gated_delta
-from ninfer_core.ops.activation import sigmoid
 from ninfer_core.ops.gated_delta import DeltaColumns, DeltaRecords
 from ninfer_core.ops.gated_rms_norm import gated_rms_norm
 from ninfer_core.ops.linear import linear
-from ninfer_core.ops.partial_rope import partial_rope
-from ninfer_core.ops.rms_norm import rms_norm
 from ninfer_core.ops.swiglu import swiglu
 from ninfer_models.qwen_hybrid.config import QwenHybridConfig
 from ninfer_models.qwen_hybrid.geometry import COLUMN, DECAY, KEY, RECURRENT, UPDATE
@@ -27,8 +24,7 @@ class Pass:
     """One run through the layers. `row_class` is that of `ops.linear`; a prefill commits its columns."""
 
     batch: ForwardBatch
-    cos: torch.Tensor  # [rows, columns, pairs]
-    sin: torch.Tensor  # [rows, columns, pairs]
+    rotation: Rotation
     row_class: int
     prefill: bool
 
@@ -66,15 +62,9 @@ class GatedAttention:
         self._split = [2 * config.query_heads * config.head_dim, kv_width, kv_width]
 
     def __call__(self, x: torch.Tensor, run: Pass) -> torch.Tensor:
-        query_gate, key, value = torch.split(linear(x, self._project_in, run.row_class), self._split, dim=-1)
-        # The gate follows the query head by head, not after all of them.
-        query, gate = _heads(query_gate, 2 * self._head_dim).chunk(2, dim=-1)
-        key, value = _heads(key, self._head_dim), _heads(value, self._head_dim)
-        query = partial_rope(rms_norm(query, self._query_norm, self._epsilon), run.cos, run.sin)
-        key = partial_rope(rms_norm(key, self._key_norm, self._epsilon), run.cos, run.sin)
-        read = run.batch.cache.attend(self._cache_layer, query, key, value, self._scale)
-        gated = (read.float() * sigmoid(gate.float())).to(x.dtype)
-        return linear(gated.flatten(2), self._project_out, run.row_class)
+        projected = linear(x, self._project_in, run.row_class)
+        gated = run.batch.cache.attend_projected(self._cache_layer, projected, self._norms, run.rotation, self._scale)
+        return linear(gated, self._project_out, run.row_class)
 
     def fold(self, state: RecurrentState) -> None:
         """Nothing: a token leaves the cache by leaving its length."""

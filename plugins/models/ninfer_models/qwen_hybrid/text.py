@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ninfer_core.api import ArtifactHeader, ForwardBatch, RecurrentState, WeightSource
+from ninfer_core.api import ArtifactHeader, ForwardBatch, RecurrentState, Rotation, WeightSource
 from ninfer_core.ops.linear import DECODE_ROWS, DenseMatrix, linear
 from ninfer_core.ops.partial_rope import rope_angles
 from ninfer_core.ops.rms_norm import rms_norm
@@ -67,8 +67,8 @@ class TextModel:
         return linear(hidden, self._head, self._head_row_class).float()
 
     def _run(self, batch: ForwardBatch, *, row_class: int, prefill: bool) -> torch.Tensor:
-        cos, sin = rope_angles(batch.positions, self._inverse_frequency, self._axis, self._attention_factor)
-        run = Pass(batch, cos, sin, row_class, prefill)
+        angles = rope_angles(batch.positions, self._inverse_frequency, self._axis, self._attention_factor)
+        run = Pass(batch, Rotation(*angles), row_class, prefill)
         x = self._embedding[batch.token_ids]
         for layer in self._layers:
             x = x + layer.mixer(rms_norm(x, layer.input_norm, self._epsilon), run)
