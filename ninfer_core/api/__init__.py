@@ -48,7 +48,7 @@ from ninfer_core.api.frontend import (
     ThinkingDefaults,
     ToolCallReport,
 )
-from ninfer_core.api.geometry import AttentionGeometry, BuildShape, Geometry, StateArray
+from ninfer_core.api.geometry import AttentionGeometry, BuildShape, Geometry, Kernels, StateArray
 from ninfer_core.api.hooks import (
     CommonHooks,
     FamilyHooks,
@@ -191,6 +191,7 @@ __all__ = [
     "KVPartFunctions",
     "KVPlane",
     "KVTransform",
+    "Kernels",
     "Ledger",
     "LedgerLine",
     "LiveTimings",

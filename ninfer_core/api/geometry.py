@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import msgspec
 
 from ninfer_core.api.artifact import DTYPE_BYTES
+
+Kernels = Literal["auto", "reference"]
+"""What computes: the fastest kernels for the device, or the plain torch operations that they are tested against. On a
+CPU both are the latter."""
 
 
 class AttentionGeometry(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +88,8 @@ class BuildShape(msgspec.Struct, frozen=True, kw_only=True):
     """The largest units of work that the program will ask a model for: all that a plugin is told of a plan.
 
     A prefill has one row of up to `prefill_tokens` columns; a decode round up to `decode_rows` rows of exactly
-    `decode_columns` columns (1, and the draft tokens). `max_context` is in tokens.
+    `decode_columns` columns (1, and the draft tokens). `max_context` is in tokens. `kernels` is what `select` of every
+    operation is asked for.
     """
 
     prefill_tokens: int
@@ -91,3 +97,4 @@ class BuildShape(msgspec.Struct, frozen=True, kw_only=True):
     decode_columns: int
     max_context: int
     activation_dtype: str
+    kernels: Kernels = "auto"

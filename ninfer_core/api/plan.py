@@ -8,7 +8,7 @@ import msgspec
 
 from ninfer_core.api.artifact import ArtifactIdentity
 from ninfer_core.api.frontend import SamplingPresets, TemplateCapabilities, ThinkingDefaults
-from ninfer_core.api.geometry import Geometry
+from ninfer_core.api.geometry import Geometry, Kernels
 from ninfer_core.api.kv import KVLayout
 from ninfer_core.api.protocol import Compat
 from ninfer_core.api.request import SamplingOptions
@@ -137,6 +137,7 @@ class ExecutionPlan(msgspec.Struct, frozen=True, kw_only=True):
     greedy: bool
     features: Features
     ledger: Ledger
+    kernels: Kernels = "auto"
     compat: tuple[Compat, ...] = ()
     tolerant_tool_calls: bool = False
 
@@ -165,6 +166,7 @@ class ExecutionPlan(msgspec.Struct, frozen=True, kw_only=True):
             "geometry": self.geometry,
             "token_domain": self.token_domain,
             "activation_dtype": self.activation_dtype,
+            "kernels": self.kernels,
             "kv_layout": self.kv_layout,
             "capacities": msgspec.structs.replace(capacities, max_pending_requests=0, pending_timeout_ms=0),
             "template": msgspec.structs.replace(template, renderer_reason=""),

@@ -35,6 +35,7 @@ def local_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return some_serve_options(
         "artifact",
         "family",
+        "weights",
         "device",
         "max_context",
         "kv_capacity",
@@ -43,6 +44,7 @@ def local_options(function: Callable[..., Any]) -> Callable[..., Any]:
         "spec",
         "draft_tokens",
         "vision",
+        "kernels",
         "no_cuda_graph",
         "default_max_tokens",
         "no_thinking",

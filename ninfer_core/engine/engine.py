@@ -1,17 +1,17 @@
 """The engine: one thread that owns every request record and the program.
 
-Each boundary does, in this order: messages (cancels included) and waiting deadlines; at most one admission; one
-unit of the program; the choice of N for every row of it; release of rows that ended; publication. So output is
-never seen before the choice that commits it. A failure inside one request's session ends that request alone;
-any other failure ends the engine, and every open request with it.
+Each boundary does, in this order: messages (cancels included) and waiting deadlines; at most one admission; the launch
+of one unit of the program; publication of what the last choice made visible; and, as far as the next launch depends on
+them, collecting units in flight, the choice of N for every row of theirs and the release of rows that ended. So output
+is never seen before the choice that commits it, and while one boundary follows another the device has its next unit
+before anything is published. A failure inside one request's session ends that request alone; any other failure ends
+the engine, and every open request with it.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-
-import msgspec
 
 from ninfer_core.api.errors import (
     ContextLengthExceeded,
@@ -26,9 +26,11 @@ from ninfer_core.api.errors import (
 )
 from ninfer_core.api.frontend import OutputVocabulary
 from ninfer_core.api.plan import ExecutionPlan
-from ninfer_core.api.service import Admitted, Finished, GenerationEvent, Progress
+from ninfer_core.api.service import Progress
+from ninfer_core.engine.flight import Flight, Launched
 from ninfer_core.engine.inbox import Inbox, Refusal
-from ninfer_core.engine.messages import Cancel, EngineMessage, Event, Fatal, FrontMessage, Shutdown, Submit, failed
+from ninfer_core.engine.messages import Cancel, Fatal, FrontMessage, Shutdown, Submit, failed
+from ninfer_core.engine.publication import Publication, Publish
 from ninfer_core.engine.records import RequestRecord
 from ninfer_core.engine.scheduler import ControlCommit, DecodeRound, PrefillChunk, Scheduler
 from ninfer_core.engine.session import Ending, OutputSession, SessionStep
@@ -37,8 +39,8 @@ from ninfer_core.engine.throughput import ThroughputMeter
 from ninfer_core.program.contract import Program, RowRound
 from ninfer_core.telemetry import Log, create_log
 
-Publish = Callable[[EngineMessage], None]
-"""Takes one message; called from the engine thread and, for refusals, from whichever thread posts."""
+LISTENING_SHARE = 0.8
+"""Of the shortest round so far: how long messages are taken while a round runs, so that its end is not missed."""
 
 
 class Engine:
@@ -59,6 +61,7 @@ class Engine:
         self._program = program
         self._vocabulary = vocabulary
         self._publish = publish
+        self._publication = Publication(publish)
         self._clock = clock
         self._max_context = capacities.max_context
         self._pool_tokens = capacities.kv_pages * capacities.page_tokens
@@ -73,9 +76,10 @@ class Engine:
             page_tokens=capacities.page_tokens,
         )
         self._records: dict[int, RequestRecord] = {}
-        self._unanswered: dict[int, None] = {}
-        """Every request that was taken in and whose last message has not been published, in the order they came."""
         self._shutdown: Shutdown | None = None
+        self._flight = Flight()
+        self._round_began: float | None = None
+        self._shortest_round_seconds: float | None = None
         self._meter = ThroughputMeter(stats_interval_seconds, clock, publish)
         self._log = create_log() if log is None else log
 
@@ -111,31 +115,58 @@ class Engine:
             self._close_program()
         return True
 
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to run; messages may have come that say otherwise."""
+        return self._scheduler.idle
+
     def step(self, *, wait: bool = False) -> bool:
-        """One boundary. False once a Shutdown is done with. `wait` blocks for a message when there is nothing to do."""
-        messages = self._inbox.take(wait=wait and self._scheduler.idle, timeout_seconds=self._meter.seconds_left)
-        begin = self._meter.begin_boundary()
-        self._unanswered.update((message.request_id, None) for message in messages if isinstance(message, Submit))
+        """One boundary. False once a Shutdown is done with.
+
+        With `wait` the next step follows at once: it blocks for a message when there is nothing to do, takes messages
+        while the device works, and leaves what it has committed for the next one to publish behind its launch.
+        """
+        block = wait and self._scheduler.idle
+        messages = self._inbox.take(wait=block, timeout_seconds=self._meter.seconds_left)
+        self._meter.begin_boundary()
+        self._handle(messages)
+        now = self._clock()
+        for record in self._scheduler.expired(now):
+            waited_ms = round((now - record.submit.received_monotonic) * 1000)
+            self._end(record, RequestQueueTimeout(waited_ms=waited_ms))
+        self._admit()
+        self._launch_next()
+        self._publication.publish_visible()
+        if wait:
+            self._listen()
+        while self._flight and (self._flight.due or self._scheduler.idle):
+            self._collect()
+        if not wait or self._scheduler.idle:
+            self._publication.publish_visible()
+        self._meter.end_boundary(self._scheduler.standing())
+        return self._shutdown is None or not self._scheduler.idle
+
+    # --- messages ----------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        """Take messages as long as the round that was just launched runs at the very least."""
+        if self._round_began is None or self._shortest_round_seconds is None:
+            return
+        until = self._round_began + LISTENING_SHARE * self._shortest_round_seconds
+        while self._shutdown is None and (left := until - self._clock()) > 0:
+            messages = self._inbox.take(wait=True, timeout_seconds=left)
+            if not messages:
+                return
+            self._handle(messages)
+
+    def _handle(self, messages: list[FrontMessage]) -> None:
+        if messages:
+            self._publication.publish_visible()  # what a request has reached comes before its end
+        self._publication.expect(message.request_id for message in messages if isinstance(message, Submit))
         for message in messages:
             self._receive(message)
         if self._shutdown is not None and not self._shutdown.drain:
             self._end_all(ServiceUnavailable("it is shutting down"))
-        now = self._clock()
-        for record in self._scheduler.expired(now):
-            waited_ms = round((now - record.submit.received_monotonic) * 1000)
-            self._end(record, failed(record.request_id, RequestQueueTimeout(waited_ms=waited_ms)))
-        self._admit()
-        match self._scheduler.next_unit():
-            case PrefillChunk() as chunk:
-                self._prefill(chunk)
-            case ControlCommit() as commit:
-                self._control(commit)
-            case DecodeRound() as decode_round:
-                self._decode(decode_round)
-        self._meter.end_boundary(begin, self._scheduler.standing())
-        return self._shutdown is None or not self._scheduler.idle
-
-    # --- messages ----------------------------------------------------------------------------------
 
     def _receive(self, message: FrontMessage) -> None:
         match message:
@@ -144,7 +175,7 @@ class Engine:
             case Cancel():
                 record = self._records.get(message.request_id)
                 if record is not None:
-                    self._end(record, failed(record.request_id, RequestCancelled()))
+                    self._end(record, RequestCancelled())
             case Shutdown():
                 self._shutdown = message
 
@@ -194,7 +225,7 @@ class Engine:
 
     def _refuse(self, submit: Submit, error: RequestError) -> None:
         self._inbox.release(submit.request_id)
-        self._publish_last(submit.request_id, failed(submit.request_id, error))
+        self._publication.failed(submit.request_id, error)
 
     # --- units -------------------------------------------------------------------------------------
 
@@ -202,46 +233,85 @@ class Engine:
         record = self._scheduler.admit(self._program.open_row)
         if record is not None:
             record.admitted_at = self._clock()
-            self._event(record, Admitted(prompt_tokens=record.prompt_tokens, cached_tokens=0))
+            self._publication.admitted(record)
 
-    def _prefill(self, chunk: PrefillChunk) -> None:
-        record = chunk.record
-        assert record.row is not None
-        start = record.prefilled_tokens
+    def _launch_next(self) -> None:
+        """Give the device its next unit, if there is one."""
+        unit = self._scheduler.next_unit()
+        if unit is None:
+            self._meter.nothing_to_do()
+            return
+        ahead, alone = self._program.runs_ahead, not self._flight
+        if not ahead:
+            self._meter.device_is_busy()
+        self._round_began = None
+        match unit:
+            case PrefillChunk() as chunk:
+                self._launch_prefill(chunk)
+            case ControlCommit() as commit:
+                self._launch_control(commit)
+            case DecodeRound(records):
+                rounds = [RowRound(row=_row(record), accepted=record.accepted) for record in records]
+                self._flight.add(Launched(self._program.launch_decode(rounds), records))
+                self._round_began = self._clock() if ahead and alone else None
+        if ahead:
+            self._meter.device_is_busy()
+        else:
+            self._meter.device_is_done()
+
+    def _launch_prefill(self, chunk: PrefillChunk) -> None:
+        record, start = chunk.record, chunk.record.prefilled_tokens
         token_ids = record.submit.token_ids[start : start + chunk.tokens]
-        with self._meter.unit():
-            candidate = self._program.prefill(record.row, token_ids, chunk.last)
-        self._meter.prefilled(chunk.tokens)
+        unit = self._program.launch_prefill(_row(record), token_ids, chunk.last)
         record.prefilled_tokens += chunk.tokens
-        assert (candidate is not None) == chunk.last, "exactly the last chunk of a prompt yields a candidate"
-        done = Progress(processed_tokens=record.prefilled_tokens, seconds=self._clock() - record.admitted_at)
-        self._event(record, done)
-        if candidate is None:
+        self._flight.add(Launched(unit, (record,), record.prefilled_tokens, yields=chunk.last))
+        self._meter.prefilled(chunk.tokens)
+
+    def _launch_control(self, commit: ControlCommit) -> None:
+        """Close the thinking of one row (engine.md section 13). What it is told is known without the device."""
+        record = commit.record
+        unit = self._program.launch_control(RowRound(row=_row(record), accepted=record.accepted), self._control_ids)
+        self._flight.add(Launched(unit, (record,), yields=False))
+        self._scheduler.resume(record)
+        self._commit([(record, self._guarded(record, lambda: record.session.force(self._control_ids)))])
+
+    def _collect(self) -> None:
+        """Wait for the oldest unit in flight and commit what it yielded, except to requests that have ended since."""
+        launched, candidates = self._flight.collect()
+        if self._program.runs_ahead and not self._flight:
+            self._meter.device_is_done()
+        if self._round_began is not None:
+            seconds, shortest = self._clock() - self._round_began, self._shortest_round_seconds
+            self._shortest_round_seconds = seconds if shortest is None else min(seconds, shortest)
+        open_records = [record for record in launched.records if self._records.get(record.request_id) is record]
+        if launched.processed_tokens:
+            for record in open_records:
+                self._prefilled(record, launched, candidates[0])
+        elif launched.yields:
+            steps = [
+                (record, self._choose(record, row))
+                for record, row in zip(launched.records, candidates, strict=True)
+                if record in open_records
+            ]
+            tokens = sum(step.accepted for _, step in steps if isinstance(step, SessionStep))
+            self._meter.decoded(rows=len(launched.records), tokens=tokens)
+            self._commit(steps)
+
+    def _prefilled(self, record: RequestRecord, launched: Launched, candidates: tuple[int, ...]) -> None:
+        """A chunk is done; with the last one the row is ready to decode."""
+        assert bool(candidates) == launched.yields, "exactly the last chunk of a prompt yields a candidate"
+        seconds = self._clock() - record.admitted_at
+        progress = Progress(processed_tokens=launched.processed_tokens, seconds=seconds)
+        self._publication.commit([(record, progress)])
+        if not launched.yields:
             return
         self._scheduler.promote(record)
         if record.limit == 0:
             record.committed(self._clock())
-            self._end(record, self._finished(record, record.limit_ending))
+            self._release(record)
+            self._publication.commit([(record, record.limit_ending)])
         else:
-            self._commit([(record, self._choose(record, (candidate,)))])
-
-    def _decode(self, decode_round: DecodeRound) -> None:
-        records = decode_round.records
-        rounds = [RowRound(row=_row(record), accepted=record.accepted) for record in records]
-        with self._meter.unit():
-            candidates = self._program.decode(rounds)
-        steps = [(record, self._choose(record, row)) for record, row in zip(records, candidates, strict=True)]
-        tokens = sum(step.accepted for _, step in steps if isinstance(step, SessionStep))
-        self._meter.decoded(rows=len(records), tokens=tokens)
-        self._commit(steps)
-
-    def _control(self, commit: ControlCommit) -> None:
-        """Close the thinking of one row (engine.md section 13)."""
-        record = commit.record
-        with self._meter.unit():
-            self._program.control(RowRound(row=_row(record), accepted=record.accepted), self._control_ids)
-        self._scheduler.resume(record)
-        self._commit([(record, self._guarded(record, lambda: record.session.force(self._control_ids)))])
+            self._commit([(record, self._choose(record, candidates))])
 
     def _commit(self, steps: list[tuple[RequestRecord, SessionStep | RequestError]]) -> None:
         """Fix N for every row, release the rows that ended, and only then let anything be seen."""
@@ -254,14 +324,7 @@ class Engine:
                     self._scheduler.hold_for_control(record)
             if not isinstance(step, SessionStep) or step.ending is not None:
                 self._release(record)
-        for record, step in steps:
-            if not isinstance(step, SessionStep):
-                self._publish_last(record.request_id, failed(record.request_id, step))
-                continue
-            for delta in step.deltas:
-                self._event(record, msgspec.structs.replace(delta, live=record.live_timings()))
-            if step.ending is not None:
-                self._publish_last(record.request_id, self._finished(record, step.ending))
+        self._publication.commit(steps)
 
     def _choose(self, record: RequestRecord, candidates: tuple[int, ...]) -> SessionStep | RequestError:
         assert candidates, f"the program yielded no candidate for request {record.request_id}"
@@ -277,13 +340,9 @@ class Engine:
 
     # --- endings -----------------------------------------------------------------------------------
 
-    def _end(self, record: RequestRecord, last_message: EngineMessage) -> None:
+    def _end(self, record: RequestRecord, error: RequestError) -> None:
         self._release(record)
-        self._publish_last(record.request_id, last_message)
-
-    def _publish_last(self, request_id: int, message: EngineMessage) -> None:
-        self._publish(message)
-        del self._unanswered[request_id]
+        self._publication.failed(record.request_id, error)
 
     def _release(self, record: RequestRecord) -> None:
         """Give back everything the request holds, before its last message says that it has ended."""
@@ -296,21 +355,27 @@ class Engine:
 
     def _end_all(self, error: RequestError) -> None:
         for record in self._scheduler.open_records():
-            self._end(record, failed(record.request_id, error))
+            self._end(record, error)
 
     def _give_up(self, error: Exception) -> None:
         """The state can no longer be trusted: end every open request, those still in the inbox included."""
         self._log.critical("engine_failed", exc_info=error)
         code = error.code if isinstance(error, NinferError) else "engine_failed"
         unavailable = ServiceUnavailable("it has failed; the server's log says why")
+        self._publish_committed()
         self._inbox.close()
         submitted = [message.request_id for message in self._inbox.take(wait=False) if isinstance(message, Submit)]
-        for request_id in [*self._unanswered, *submitted]:
-            self._publish(failed(request_id, unavailable))
+        self._publication.give_up(submitted, unavailable)
         self._records.clear()
-        self._unanswered.clear()
         text = f"{type(error).__name__}: {error}"
         self._publish(Fatal(code=code, message=text.encode(errors="backslashreplace").decode()))
+
+    def _publish_committed(self) -> None:
+        """Before the end of everything, as far as that still works."""
+        try:
+            self._publication.publish_visible()
+        except Exception as error:
+            self._log.error("publication_failed", exc_info=error)
 
     def _close_program(self) -> None:
         """What the device says at the end shall not hide why it came to it."""
@@ -319,28 +384,10 @@ class Engine:
         except Exception as error:
             self._log.error("program_close_failed", exc_info=error)
 
-    def _finished(self, record: RequestRecord, ending: Ending) -> Event:
-        return _event(
-            record,
-            Finished(
-                reason=ending.reason,
-                stop_string=ending.stop_string,
-                usage=record.usage(),
-                timings=record.timings(),
-            ),
-        )
-
-    def _event(self, record: RequestRecord, event: GenerationEvent) -> None:
-        self._publish(_event(record, event))
-
 
 def _row(record: RequestRecord) -> int:
     assert record.row is not None, f"request {record.request_id} has no row"
     return record.row
-
-
-def _event(record: RequestRecord, event: GenerationEvent) -> Event:
-    return Event(request_id=record.request_id, event=event)
 
 
 def _session_failure(undone: str, error: Exception) -> GenerationFailed:

@@ -9,8 +9,9 @@ from types import TracebackType
 from ninfer_core.api.errors import NinferError, StartFailed
 from ninfer_core.api.frontend import OutputVocabulary
 from ninfer_core.api.plan import ExecutionPlan
-from ninfer_core.engine.engine import Engine, Publish
+from ninfer_core.engine.engine import Engine
 from ninfer_core.engine.messages import FrontMessage, PhaseDone, Ready, Shutdown
+from ninfer_core.engine.publication import Publish
 from ninfer_core.program.contract import OnPhase, Program
 from ninfer_core.telemetry import Log
 

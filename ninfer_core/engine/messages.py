@@ -79,7 +79,8 @@ class Throughput(msgspec.Struct, frozen=True, kw_only=True, tag="throughput"):
     and `waiting` requests as of its end.
 
     `decode_tokens` were committed by decode rounds, `decode_rows` is the sum of their batches (contract LOG-23, 24).
-    `host_seconds` are those of the engine's thread outside of the program's units and of waiting for work.
+    `host_seconds` are those that the device stood still in between two units because the engine had not launched the
+    next one yet: what host work costs that is not hidden behind the device's.
     """
 
     seconds: float

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ninfer_core.engine.messages import Throughput
@@ -44,14 +43,21 @@ class ThroughputMeter:
         self._publish = publish
         self._counts = _Counts()
         self._begin = clock()
-        self._unit_seconds = 0.0
+        self._exposed_since: float | None = None
 
-    @contextmanager
-    def unit(self) -> Iterator[None]:
-        """Around one call of the program."""
-        begin = self._clock()
-        yield
-        self._unit_seconds += self._clock() - begin
+    def device_is_done(self) -> None:
+        """The device has nothing left to do: from here on it waits for the engine."""
+        self._exposed_since = self._clock()
+
+    def device_is_busy(self) -> None:
+        """It has been given the next unit."""
+        if self._exposed_since is not None:
+            self._counts.host_seconds += max(0.0, self._clock() - self._exposed_since)
+            self._exposed_since = None
+
+    def nothing_to_do(self) -> None:
+        """There is no unit to give: that the device waits is nobody's fault."""
+        self._exposed_since = None
 
     def prefilled(self, tokens: int) -> None:
         self._counts.prefill_tokens += tokens
@@ -61,19 +67,16 @@ class ThroughputMeter:
         self._counts.decode_rows += rows
         self._counts.decode_tokens += tokens
 
-    def begin_boundary(self) -> float:
-        """Call after the wait for messages, if there was one; -> what `end_boundary` wants."""
+    def begin_boundary(self) -> None:
+        """Call after the wait for messages, if there was one."""
         now = self._clock()
         if not self._counts.any_work and now - self._begin >= self._interval_seconds:
             self._begin = now
-        self._unit_seconds = 0.0
-        return now
 
-    def end_boundary(self, begin: float, standing: Standing) -> None:
+    def end_boundary(self, standing: Standing) -> None:
         """Publish the interval if it is over."""
         now = self._clock()
         counts = self._counts
-        counts.host_seconds += max(0.0, now - begin - self._unit_seconds)
         if self._interval_seconds == 0 or not counts.any_work or now - self._begin < self._interval_seconds:
             return
         self._publish(

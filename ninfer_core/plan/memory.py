@@ -31,6 +31,15 @@ def device_context_bytes(device: DeviceInfo) -> int:
     return DEVICE_CONTEXT_BYTES.get(device.compute_capability, OTHER_DEVICE_CONTEXT_BYTES)
 
 
+GRAPH_BYTES_PER_LAYER = 96 * 1024
+"""What the driver keeps for one layer of one captured round."""
+
+
+def graph_bytes(geometry: Geometry, graphs: int) -> int:
+    """What the driver keeps for that many captured rounds; their temporaries are not counted."""
+    return graphs * geometry.layers * GRAPH_BYTES_PER_LAYER
+
+
 def sampling_bytes(geometry: Geometry, shape: BuildShape) -> int:
     """Temporaries of the largest choice of tokens: the model's last output, the logits (padded as matrix products
     pad them) and what the sampler makes of them. The model's own temporaries are gone by then."""

@@ -43,6 +43,21 @@ class ServeOptions(FrontOptions, frozen=True, kw_only=True):
         ),
     ] = None
 
+    weights: Annotated[
+        str | None,
+        text(
+            "model",
+            "",
+            "Numeric form of the matrices. fp8 and nvfp4 are made from weights in 16 bits or more on their way to the "
+            "device; `ninfer convert --weights` makes them once.",
+            kind="choice",
+            choices=("bf16", "fp8", "nvfp4"),
+            default="as the artifact has them",
+            example='"fp8"',
+            metavar="FORM",
+        ),
+    ] = None
+
     # --- engine
     device: Annotated[
         int | str | None,
@@ -139,6 +154,17 @@ class ServeOptions(FrontOptions, frozen=True, kw_only=True):
             metavar="NAME",
         ),
     ] = "bf16"
+    kernels: Annotated[
+        str,
+        text(
+            "engine",
+            "",
+            "What computes: auto takes the fastest kernels for the device, reference the plain torch operations that "
+            "they are tested against.",
+            kind="choice",
+            choices=("auto", "reference"),
+        ),
+    ] = "auto"
     no_cuda_graph: Annotated[bool, switch("engine", "OPT-29", "Launch decode rounds without CUDA graphs.")] = False
 
     # --- speculation

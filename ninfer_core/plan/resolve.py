@@ -15,7 +15,7 @@ from typing import cast
 from ninfer_core.api.artifact import ArtifactHeader
 from ninfer_core.api.errors import ArtifactInvalid, PlanRejected, PluginIncompatible, Problem
 from ninfer_core.api.frontend import Frontend, TemplateCapabilities, ThinkingDefaults
-from ninfer_core.api.geometry import BuildShape, Geometry
+from ninfer_core.api.geometry import BuildShape, Geometry, Kernels
 from ninfer_core.api.kv import KVLayout
 from ninfer_core.api.plan import Capacities, DeviceInfo, ExecutionPlan, Feature, Features, PluginPin
 from ninfer_core.api.protocol import Compat
@@ -83,6 +83,8 @@ def resolve_selected(
         activation_dtype=activation_dtype,
         resident=family.hook.ninfer_family_resident(header=header, activation_dtype=activation_dtype),
         workspace=_workspace(family, header),
+        kernels=_kernels(options),
+        cuda_graphs=_cuda_graphs(options, device).on,
     )
     capacities = fitted_capacities(options, sizing, wanted_capacities(options, geometry))
     frontend = checked_frontend(family, header, geometry)
@@ -166,6 +168,7 @@ def _freeze(
         sampling_overrides=_sampling(options),
         greedy=options.greedy,
         features=_features(options, sizing.device, frontend.capabilities),
+        kernels=sizing.kernels,
         ledger=sizing.ledger(capacities),
         compat=_compat(options),
         tolerant_tool_calls=options.tolerant_tool_calls,
@@ -187,14 +190,27 @@ def _sampling(options: ServeOptions) -> SamplingOptions:
 def _features(options: ServeOptions, device: DeviceInfo, template: TemplateCapabilities) -> Features:
     """A default that names what is not built says so; what the user switched off himself is simply off."""
     off = Feature(False)
-    graphs = Feature(False, "CPU") if device.kind == "cpu" else NOT_BUILT
     return Features(
-        cuda_graphs=off if options.no_cuda_graph else graphs,
+        cuda_graphs=_cuda_graphs(options, device),
         prefix_reuse=off if options.no_prefix_reuse else NOT_BUILT,
         speculation=off,
         vision=off,
         tool_calls=_tool_calls(options, template),
     )
+
+
+def _kernels(options: ServeOptions) -> Kernels:
+    return cast("Kernels", options.kernels)
+
+
+def _cuda_graphs(options: ServeOptions, device: DeviceInfo) -> Feature:
+    if options.no_cuda_graph:
+        return Feature(False)
+    if device.kind == "cpu":
+        return Feature(False, "CPU")
+    if options.kernels == "reference":
+        return Feature(False, "reference kernels")
+    return Feature(True)
 
 
 def _tool_calls(options: ServeOptions, template: TemplateCapabilities) -> Feature:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import msgspec
 
 from ninfer_core.api.artifact import TensorSpec
-from ninfer_core.api.geometry import BuildShape, Geometry
+from ninfer_core.api.geometry import BuildShape, Geometry, Kernels
 from ninfer_core.api.kv import KVLayout
 from ninfer_core.api.plan import Capacities, DeviceInfo, Ledger, LedgerLine
 from ninfer_core.plan.memory import (
     PAGE_TOKENS,
     device_context_bytes,
+    graph_bytes,
     kv_planes,
     page_bytes,
     pages_for,
@@ -33,7 +34,7 @@ class Sizing:
     """Everything that bytes depend on, besides the capacities themselves.
 
     `resident` are the weights on the device, `workspace` gives the family's bytes of temporaries for the largest
-    units of work.
+    units of work. `cuda_graphs` is whether rounds are captured.
     """
 
     device: DeviceInfo
@@ -42,6 +43,8 @@ class Sizing:
     activation_dtype: str
     resident: Sequence[TensorSpec]
     workspace: Callable[[BuildShape], int]
+    kernels: Kernels = "auto"
+    cuda_graphs: bool = False
 
     def lines(self, capacities: Capacities) -> tuple[LedgerLine, ...]:
         """Every line of the ledger but the headroom."""
@@ -57,8 +60,24 @@ class Sizing:
                 formula=f"temporaries of {capacities.prefill_chunk} prefill tokens, of {capacities.max_concurrency} "
                 f"rows * {1 + capacities.draft_tokens} columns, or of choosing their tokens",
             ),
-            LedgerLine(name="graph_allowance", bytes=0, formula="no CUDA graphs"),
+            self._graphs(capacities),
         )
+
+    def _graphs(self, capacities: Capacities) -> LedgerLine:
+        """Captured rounds keep their temporaries, which all graphs share, to themselves."""
+        if not self.cuda_graphs:
+            return LedgerLine(name="graph_allowance", bytes=0, formula="no CUDA graphs")
+        rounds = self._shape(msgspec.structs.replace(capacities, prefill_chunk=1))
+        temporaries = max(self.workspace(rounds), sampling_bytes(self.geometry, rounds))
+        graphs = capacities.max_concurrency
+        return LedgerLine(
+            name="graph_allowance",
+            bytes=graph_bytes(self.geometry, graphs) + temporaries,
+            formula=f"{graphs} graphs of {self.geometry.layers} layers, and the temporaries of one round",
+        )
+
+    def _shape(self, capacities: Capacities) -> BuildShape:
+        return build_shape(capacities, self.activation_dtype, self.kernels)
 
     def _pools(self, capacities: Capacities) -> tuple[LedgerLine, ...]:
         """What `program.pools` allocates."""
@@ -87,7 +106,7 @@ class Sizing:
 
     def _workspace_bytes(self, capacities: Capacities) -> int:
         """The model's temporaries or the sampler's: they are never alive together."""
-        shape = build_shape(capacities, self.activation_dtype)
+        shape = self._shape(capacities)
         return max(self.workspace(shape), sampling_bytes(self.geometry, shape))
 
     def bytes(self, capacities: Capacities) -> int:
@@ -112,7 +131,7 @@ class Sizing:
         return msgspec.structs.replace(capacities, kv_pages=max(capacities.kv_pages, pages))
 
 
-def build_shape(capacities: Capacities, activation_dtype: str) -> BuildShape:
+def build_shape(capacities: Capacities, activation_dtype: str, kernels: Kernels) -> BuildShape:
     """What plugins are told of a plan's capacities."""
     return BuildShape(
         prefill_tokens=capacities.prefill_chunk,
@@ -120,6 +139,7 @@ def build_shape(capacities: Capacities, activation_dtype: str) -> BuildShape:
         decode_columns=1 + capacities.draft_tokens,
         max_context=capacities.max_context,
         activation_dtype=activation_dtype,
+        kernels=kernels,
     )
 
 

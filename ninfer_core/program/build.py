@@ -94,7 +94,7 @@ def build_program(
     with _phase("weights", on_phase):
         model: Model = family.hook.ninfer_family_build(
             header=header,
-            shape=build_shape(plan.capacities, plan.activation_dtype),
+            shape=build_shape(plan.capacities, plan.activation_dtype, plan.kernels),
             weights=weights_for(device, weights),
             device=device,
         )

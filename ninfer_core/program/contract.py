@@ -8,6 +8,10 @@ from typing import Protocol
 
 import msgspec
 
+MOST_IN_FLIGHT = 2
+"""Units that may have been launched and not collected: one that runs, and one behind it so that the device never waits
+for the next launch. More would only make cancels and new requests wait."""
+
 OnPhase = Callable[[str, float], None]
 """Called with the name and the seconds of each phase of a start."""
 
@@ -46,32 +50,49 @@ class RowRound:
     accepted: int
 
 
+Candidates = tuple[tuple[int, ...], ...]
+"""What a unit yielded, row by row; nothing for a row that has only to go on."""
+
+Unit = Callable[[], Candidates]
+"""A launched unit: called once to collect it, which waits until the device is done with it."""
+
+
 class Program(Protocol):
     """Owns rows, pages, state slots and everything on the device. Called from one thread only.
 
     A row lives from `open_row` to `close_row`. Its prompt is prefilled in one or more chunks; the last chunk yields
     one candidate token. Each decode round folds N input columns of the row's last round, then yields 1..W
     candidates, of which the next call says how many were taken. Closing a row drops whatever was not folded.
+
+    Units are launched and run in that order; launching does not wait for the device. They are collected in the same
+    order, at most MOST_IN_FLIGHT of them stand uncollected, and a unit that yields candidates is collected before the
+    next unit of any of its rows. A row may be closed while its units are in flight: what they yield for it means
+    nothing then.
     """
+
+    @property
+    def runs_ahead(self) -> bool:
+        """Whether launching returns before the work is done."""
+        ...
 
     def open_row(self, setup: RowSetup) -> int | None:
         """A row with its whole reservation, or None when it does not fit now."""
         ...
 
-    def prefill(self, row: int, token_ids: Sequence[int], last: bool) -> int | None:
-        """Run the next `token_ids` of the row's prompt; the candidate token when `last`, else None."""
+    def launch_prefill(self, row: int, token_ids: Sequence[int], last: bool) -> Unit:
+        """The next `token_ids` of the row's prompt; yields the candidate token of its one row when `last`."""
         ...
 
-    def decode(self, rows: Sequence[RowRound]) -> list[tuple[int, ...]]:
-        """One round over all these rows: candidates for each, in the same order."""
+    def launch_decode(self, rows: Sequence[RowRound]) -> Unit:
+        """One round over all these rows; yields candidates for each, in the same order."""
         ...
 
-    def control(self, row: RowRound, token_ids: Sequence[int]) -> None:
+    def launch_control(self, row: RowRound, token_ids: Sequence[int]) -> Unit:
         """Fold N of this row and put `token_ids`, at least one, behind them (engine.md section 13).
 
         The anchor and all of `token_ids` but the last are committed; the last is the row's anchor then, as if it were
-        the one candidate of a unit: its next round is told that 1 was taken. Nothing is sampled, and the penalty
-        counters do not count `token_ids`, which the model did not choose.
+        the one candidate of a unit: its next round is told that 1 was taken. Nothing is sampled or yielded, and the
+        penalty counters do not count `token_ids`, which the model did not choose.
         """
         ...
 
@@ -80,5 +101,21 @@ class Program(Protocol):
         ...
 
     def close(self) -> None:
-        """Free the device."""
+        """Free the device, once it is done with what was launched."""
         ...
+
+
+class UnitByUnit:
+    """For those who want no unit in flight: launches one and collects it."""
+
+    def prefill(self: Program, row: int, token_ids: Sequence[int], last: bool) -> int | None:
+        """The candidate token when `last`, else None."""
+        ((*candidates,),) = self.launch_prefill(row, token_ids, last)()
+        return candidates[0] if candidates else None
+
+    def decode(self: Program, rows: Sequence[RowRound]) -> list[tuple[int, ...]]:
+        """Candidates for each row, in the same order."""
+        return list(self.launch_decode(rows)())
+
+    def control(self: Program, row: RowRound, token_ids: Sequence[int]) -> None:
+        self.launch_control(row, token_ids)()

@@ -17,7 +17,7 @@ from ninfer_core.api.model import ForwardBatch, Model, RecurrentState
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.ops.sample import count_tokens, sample
 from ninfer_core.program.cache import PagedCache, attention_routes
-from ninfer_core.program.contract import RowRound, RowSetup, Sampling
+from ninfer_core.program.contract import RowRound, RowSetup, Sampling, Unit, UnitByUnit
 from ninfer_core.program.pages import PagePool
 from ninfer_core.program.pools import Pools
 from ninfer_core.program.reservations import Reservation, release_row, reserve_row
@@ -48,7 +48,7 @@ class _Row:
         return counted, folded
 
 
-class DeviceProgram:
+class DeviceProgram(UnitByUnit):
     """Implements `ninfer_core.program.contract.Program` over a family's model. A row is named by its state slot."""
 
     def __init__(
@@ -78,6 +78,10 @@ class DeviceProgram:
         self._staging = torch.zeros(3 * slots, dtype=torch.int64, pin_memory=device.type == "cuda")
 
     @property
+    def runs_ahead(self) -> bool:
+        return self._device.type == "cuda"
+
+    @property
     def open_rows(self) -> int:
         return len(self._rows)
 
@@ -93,23 +97,23 @@ class DeviceProgram:
         return slot
 
     @torch.inference_mode()
-    def prefill(self, row: int, token_ids: Sequence[int], last: bool) -> int | None:
+    def launch_prefill(self, row: int, token_ids: Sequence[int], last: bool) -> Unit:
         """Commit the next chunk; with `last`, draw the first candidate from its final column."""
         state = self._rows[row]
         assert state.length + len(token_ids) <= state.setup.prompt_tokens, "the chunk goes on behind the prompt"
         hidden, length = self._run(row, torch.tensor(tuple(token_ids), dtype=torch.int64, device=self._device))
         if not last:
-            return None
+            return lambda: ((),)
         assert state.length == state.setup.prompt_tokens, "the last chunk ends before the prompt does"
         slots = self._slot_index[row : row + 1]
         candidates = self._sample(hidden[:, -1], slots, length)
         self._pools.rows.lengths.index_copy_(0, slots, length)
         state.offered = 1
         self._workspace.check()
-        return int(candidates.item())
+        return lambda: ((int(candidates.item()),),)
 
     @torch.inference_mode()
-    def decode(self, rows: Sequence[RowRound]) -> list[tuple[int, ...]]:
+    def launch_decode(self, rows: Sequence[RowRound]) -> Unit:
         """Fold N of every row, then run one column of each in one batch of exactly these rows."""
         inputs: tuple[list[int], list[int], list[int]] = ([], [], [])
         context_tokens = 0
@@ -121,11 +125,11 @@ class DeviceProgram:
             state.offered = self._columns
             context_tokens = max(context_tokens, state.length + self._columns)
         self._upload(inputs)
-        candidates: list[list[int]] = self._round(len(rows), context_tokens).tolist()
-        return [tuple(row) for row in candidates]
+        candidates = self._round(len(rows), context_tokens)
+        return lambda: tuple(tuple(row) for row in candidates.tolist())
 
     @torch.inference_mode()
-    def control(self, row: RowRound, token_ids: Sequence[int]) -> None:
+    def launch_control(self, row: RowRound, token_ids: Sequence[int]) -> Unit:
         """See the Protocol. The tokens are run as a prompt's are, since all of them are committed."""
         state, rows = self._rows[row.row], self._pools.rows
         slots = self._slot_index[row.row : row.row + 1]
@@ -139,6 +143,7 @@ class DeviceProgram:
         rows.lengths.index_copy_(0, slots, length)
         rows.candidates[row.row, 0] = forced[-1]
         state.in_flight, state.offered, state.forced = False, 1, True
+        return lambda: ((),)
 
     @torch.inference_mode()
     def close_row(self, row: int) -> None:

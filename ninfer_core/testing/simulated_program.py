@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import random
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -27,7 +28,7 @@ from ninfer_core.api.geometry import AttentionGeometry, Geometry
 from ninfer_core.api.kv import KVLayout, KVPlane
 from ninfer_core.api.plan import Capacities, DeviceInfo, ExecutionPlan, Feature, Features, Ledger
 from ninfer_core.api.request import Channel, GenerationRequest, SamplingOptions, TemplateOptions, ToolDefinition
-from ninfer_core.program.contract import RowRound, RowSetup
+from ninfer_core.program.contract import MOST_IN_FLIGHT, Candidates, RowRound, RowSetup, Unit, UnitByUnit
 from ninfer_core.program.pages import PagePool
 from ninfer_core.program.reservations import Reservation, release_row, reserve_row
 from ninfer_core.program.slots import SlotPool
@@ -60,9 +61,10 @@ def answer_token(seed: int, position: int) -> int:
 
 @dataclass(slots=True)
 class _Row:
-    """`offered` is what the row's last unit yielded; `taken` how many tokens of the answer have been folded;
-    `passed_over` is whether a round went on without this row, which then has to be told something else. `rounds_waited`
-    and `singles_waited` are the units of others that have run since this row's last one: rounds, and units for one row.
+    """`offered` is what the row's last unit yielded; `uncollected` is whether nobody has seen that yet; `taken` how
+    many tokens of the answer have been folded; `passed_over` is whether a round went on without this row, which then
+    has to be told something else. `rounds_waited` and `singles_waited` are the units of others that have run since this
+    row's last one: rounds, and units for one row.
     """
 
     setup: RowSetup
@@ -70,15 +72,16 @@ class _Row:
     prefilled: int = 0
     taken: int = 0
     offered: tuple[int, ...] = ()
+    uncollected: bool = False
     passed_over: bool = False
     rounds_waited: int = 0
     singles_waited: int = 0
 
 
 @dataclass
-class SimulatedProgram:
-    """Implements Program. `columns` is W, the most candidates of a round; `fail_at_unit` raises in that unit; `kinds`
-    are the units that were run: `prefill`, `decode`, `control`."""
+class SimulatedProgram(UnitByUnit):
+    """Implements Program. `columns` is W, the most candidates of a round; `fail_at_unit` raises as that unit is
+    collected; `kinds` are the units that were run: `prefill`, `decode`, `control`."""
 
     pages: PagePool
     slots: SlotPool
@@ -90,7 +93,9 @@ class SimulatedProgram:
     closed: bool = False
     round_sizes: list[int] = field(default_factory=list)
     kinds: list[str] = field(default_factory=list)
+    runs_ahead: bool = True
     _rows: dict[int, _Row] = field(default_factory=dict)
+    _in_flight: deque[int] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
@@ -109,7 +114,7 @@ class SimulatedProgram:
         self._rows[slot] = _Row(setup, pages)
         return slot
 
-    def prefill(self, row: int, token_ids: Sequence[int], last: bool) -> int | None:
+    def launch_prefill(self, row: int, token_ids: Sequence[int], last: bool) -> Unit:
         self._unit("prefill")
         state = self._rows[row]
         assert state.rounds_waited <= 1 + state.singles_waited, f"{state.rounds_waited} rounds since row {row}'s chunk"
@@ -119,17 +124,16 @@ class SimulatedProgram:
         assert not state.offered, f"row {row} is past its prompt"
         state.prefilled += len(token_ids)
         assert (state.prefilled == state.setup.prompt_tokens) == last, "`last` must mark the end of the prompt"
-        if not last:
-            return None
-        state.offered = (answer_token(state.setup.sampling.seed, 0),)
-        return state.offered[0]
+        if last:
+            self._offer(state, (answer_token(state.setup.sampling.seed, 0),))
+        return self._launched([state], (state.offered,))
 
-    def decode(self, rows: Sequence[RowRound]) -> list[tuple[int, ...]]:
+    def launch_decode(self, rows: Sequence[RowRound]) -> Unit:
         self._unit("decode")
         assert rows, "an empty round"
         in_round = {each.row for each in rows}
         assert len(in_round) == len(rows), "a row twice in one round"
-        ready = {row for row, state in self._rows.items() if state.offered}
+        ready = {row for row, state in self._rows.items() if state.offered and not state.uncollected}
         assert in_round <= ready, "a round has ready rows only"
         for row in ready - in_round:
             self._rows[row].passed_over = True
@@ -137,7 +141,8 @@ class SimulatedProgram:
             assert self._rows[row].singles_waited <= 1, f"row {row} was ready for more than one unit of another row"
         self._ran(in_round)
         self.round_sizes.append(len(rows))
-        return [self._advance(each) for each in rows]
+        candidates = tuple(self._advance(each) for each in rows)
+        return self._launched([self._rows[each.row] for each in rows], candidates)
 
     def _advance(self, each: RowRound) -> tuple[int, ...]:
         state = self._rows[each.row]
@@ -148,10 +153,11 @@ class SimulatedProgram:
         assert occupied < reserved, f"row {each.row} holds {occupied} of {reserved} tokens and goes on"
         seed = state.setup.sampling.seed
         offered = self._random.randint(1, self.columns)
-        state.offered = tuple(answer_token(seed, position) for position in range(state.taken, state.taken + offered))
+        positions = range(state.taken, state.taken + offered)
+        self._offer(state, tuple(answer_token(seed, position) for position in positions))
         return state.offered
 
-    def control(self, row: RowRound, token_ids: Sequence[int]) -> None:
+    def launch_control(self, row: RowRound, token_ids: Sequence[int]) -> Unit:
         self._unit("control")
         self._ran([row.row])
         state = self._rows[row.row]
@@ -161,6 +167,27 @@ class SimulatedProgram:
         state.passed_over = False
         occupied, reserved = state.setup.prompt_tokens + state.taken, state.setup.reserved_tokens
         assert occupied + 2 <= reserved, f"row {row.row} holds {occupied} of {reserved} tokens and is to answer"
+        return self._launched([], ((),))
+
+    def _offer(self, state: _Row, tokens: tuple[int, ...]) -> None:
+        state.offered = tokens
+        state.uncollected = True
+
+    def _launched(self, states: Sequence[_Row], candidates: Candidates) -> Unit:
+        """Known at once, and told to whoever collects the units in their order."""
+        unit = self.units
+        self._in_flight.append(unit)
+        assert len(self._in_flight) <= MOST_IN_FLIGHT, f"{len(self._in_flight)} units in flight"
+
+        def collect() -> Candidates:
+            assert self._in_flight.popleft() == unit, "a unit is collected before an older one"
+            if unit == self.fail_at_unit:
+                raise RuntimeError("the simulated device has failed")
+            for state in states:
+                state.uncollected = False
+            return candidates
+
+        return collect
 
     def _ran(self, rows: Collection[int]) -> None:
         """A unit of these rows: the others have waited for it."""
@@ -180,6 +207,7 @@ class SimulatedProgram:
         assert len(self._rows) + self.slots.free_slots == self.slots.slots
 
     def _take(self, state: _Row, accepted: int) -> None:
+        assert not state.uncollected, "candidates are taken that nobody has seen"
         assert 1 <= accepted <= len(state.offered), f"N = {accepted} of {len(state.offered)} candidates"
         state.taken += accepted
 
@@ -194,8 +222,6 @@ class SimulatedProgram:
         assert not self.closed, "a unit after close"
         self.units += 1
         self.kinds.append(kind)
-        if self.units == self.fail_at_unit:
-            raise RuntimeError("the simulated device has failed")
 
 
 class SimulatedDecoder:

@@ -28,15 +28,17 @@ class Meter:
     def boundary(
         self, *, prefill: int = 0, rows: int = 0, tokens: int = 0, unit: float = 1.0, host: float = 0.5
     ) -> None:
-        begin = self.meter.begin_boundary()
-        with self.meter.unit():
-            self.clock.now += unit
+        """`host` seconds until the device has its unit, which takes it `unit` seconds."""
+        self.meter.begin_boundary()
+        self.clock.now += host
+        self.meter.device_is_busy()
+        self.clock.now += unit
+        self.meter.device_is_done()
         if prefill:
             self.meter.prefilled(prefill)
         if rows:
             self.meter.decoded(rows=rows, tokens=tokens)
-        self.clock.now += host
-        self.meter.end_boundary(begin, Standing(prefilling=1, decode_ready=rows, waiting=2))
+        self.meter.end_boundary(Standing(prefilling=1, decode_ready=rows, waiting=2))
 
 
 @pytest.mark.contract("OLOG-7")
@@ -52,7 +54,7 @@ def test_an_interval_has_exactly_what_happened_in_it() -> None:
             decode_tokens=15,
             decode_rounds=3,
             decode_rows=6,
-            host_seconds=2.0,
+            host_seconds=1.5,
             prefilling=1,
             decode_ready=2,
             waiting=2,
@@ -62,7 +64,7 @@ def test_an_interval_has_exactly_what_happened_in_it() -> None:
         meter.boundary(rows=1, tokens=1)
     first, second = meter.published
     assert (second.seconds, second.prefill_tokens, second.decode_tokens) == (6.0, 0, 4)
-    assert second.host_seconds == 2.0 and first.host_seconds == 2.0
+    assert second.host_seconds == 2.0, "nobody waited for the very first unit"
 
 
 @pytest.mark.contract("OLOG-8")
@@ -70,17 +72,28 @@ def test_idle_time_is_no_interval_and_begins_a_new_one() -> None:
     meter = Meter()
     assert meter.meter.seconds_left is None
     meter.clock.now += 1000
-    begin = meter.meter.begin_boundary()
-    meter.meter.end_boundary(begin, NOBODY)
+    meter.meter.begin_boundary()
+    meter.meter.end_boundary(NOBODY)
     assert meter.published == [] and meter.meter.seconds_left is None
     meter.boundary(rows=1, tokens=1)
     assert meter.meter.seconds_left == 3.5
     meter.clock.now += 3.5
     assert meter.meter.seconds_left == 0.0
-    meter.meter.end_boundary(meter.meter.begin_boundary(), NOBODY)
+    meter.meter.begin_boundary()
+    meter.meter.end_boundary(NOBODY)
     (interval,) = meter.published
-    assert (interval.seconds, interval.decode_tokens, interval.host_seconds) == (5.0, 1, 0.5)
+    assert (interval.seconds, interval.decode_tokens, interval.host_seconds) == (5.0, 1, 0.0)
     assert meter.meter.seconds_left is None
+
+
+def test_a_device_that_has_nothing_to_do_waits_for_nobody() -> None:
+    meter = Meter()
+    meter.boundary(rows=1, tokens=1)
+    meter.meter.nothing_to_do()
+    meter.clock.now += 100.0
+    meter.boundary(rows=1, tokens=1)
+    (interval,) = meter.published
+    assert (interval.decode_rounds, interval.host_seconds) == (2, 0.0)
 
 
 @pytest.mark.contract("OPT-11")

@@ -25,6 +25,7 @@ BEHAVIOUR: dict[str, Any] = {
     "kv_capacity": "auto",
     "max_concurrency": 2,
     "prefill_chunk": 128,
+    "kernels": "reference",
     "default_max_tokens": 100,
     "no_thinking": True,
     "preserve_thinking": True,
@@ -59,7 +60,7 @@ SERVER: dict[str, Any] = {
     "log_stats_interval_ms": 0,
 }
 """An option that changes none of that. What two of them switch off is off anyway, as long as it is not built."""
-NAMES = {"artifact", "family", "protocols", "device", "assume_device_memory", "kv_dtype", "spec"}
+NAMES = {"artifact", "family", "weights", "protocols", "device", "assume_device_memory", "kv_dtype", "spec"}
 """Options that reach the plan as pins, device or artifact."""
 
 HYPOTHESIS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -210,12 +211,16 @@ def test_what_a_plan_says(registry: PluginRegistry, toy: Any) -> None:
 @pytest.mark.contract("OPT-29", "OPT-30")
 def test_what_is_off_and_why(registry: PluginRegistry, toy: Any) -> None:
     default = resolve(ServeOptions(), registry, toy.header(), toy.cuda()).features
-    assert default.cuda_graphs.words == default.prefix_reuse.words == "off (not built yet)"
+    assert default.cuda_graphs.words == "on"
+    assert default.prefix_reuse.words == "off (not built yet)"
     assert default.speculation.words == default.vision.words == "off"
     chosen = ServeOptions(no_cuda_graph=True, no_prefix_reuse=True)
     features = resolve(chosen, registry, toy.header(), toy.cuda()).features
     assert features.cuda_graphs.words == features.prefix_reuse.words == "off"
     assert resolve(ServeOptions(), registry, toy.header(), toy.cpu()).features.cuda_graphs.words == "off (CPU)"
+    plain = resolve(ServeOptions(kernels="reference"), registry, toy.header(), toy.cuda())
+    assert (plain.kernels, plain.features.cuda_graphs.words) == ("reference", "off (reference kernels)")
+    assert plain.ledger.line("graph_allowance").bytes == 0
 
 
 def test_the_frontend_is_kept_for_serving(registry: PluginRegistry, toy: Any) -> None:

@@ -12,7 +12,7 @@ from ninfer_core.api.request import Channel
 from ninfer_core.engine.scripted.answers import AnswerWriter, answer_of_seed
 from ninfer_core.engine.scripted.frontend import ScriptedFrontend, ScriptVocabulary
 from ninfer_core.engine.scripted.script import Script, ScriptedAnswer, pieces_of
-from ninfer_core.program.contract import RowRound, RowSetup
+from ninfer_core.program.contract import Candidates, RowRound, RowSetup, Unit, UnitByUnit
 from ninfer_core.program.pages import PagePool
 from ninfer_core.program.reservations import Reservation, release_row, reserve_row
 from ninfer_core.program.slots import SlotPool
@@ -44,11 +44,13 @@ class _Row:
     offered: int = 0
 
 
-class ScriptedProgram:
+class ScriptedProgram(UnitByUnit):
     """Implements Program. The sampling seed of a row names its answer; see `answers.answer_seed`.
 
-    A round lasts as long as the slowest of its rows asks for.
+    A round lasts as long as the slowest of its rows asks for; time passes, and an answer fails, as it is collected.
     """
+
+    runs_ahead = True
 
     def __init__(
         self,
@@ -79,29 +81,34 @@ class ScriptedProgram:
         self._rows[slot] = _Row(told, told.token_ids[channel], pages)
         return slot
 
-    def prefill(self, row: int, token_ids: Sequence[int], last: bool) -> int | None:
+    def launch_prefill(self, row: int, token_ids: Sequence[int], last: bool) -> Unit:
         state = self._rows[row]
-        self._wait(state.told.answer.prompt_delay_ms)
-        return self._offer(state, 1)[0] if last else None
 
-    def decode(self, rows: Sequence[RowRound]) -> list[tuple[int, ...]]:
+        def collect() -> Candidates:
+            self._wait(state.told.answer.prompt_delay_ms)
+            return (self._offer(state, 1) if last else (),)
+
+        return collect
+
+    def launch_decode(self, rows: Sequence[RowRound]) -> Unit:
         states = [self._rows[each.row] for each in rows]
         for each, state in zip(rows, states, strict=True):
             state.taken += min(each.accepted, state.offered)
-        candidates = [self._offer(state, state.told.answer.tokens_per_round) for state in states]
-        self._wait(
-            max(
-                state.told.answer.delay_ms * state.offered if state.taken < len(state.token_ids) else 0.0
-                for state in states
-            )
-        )
-        return candidates
 
-    def control(self, row: RowRound, token_ids: Sequence[int]) -> None:
+        def collect() -> Candidates:
+            candidates = tuple(self._offer(state, state.told.answer.tokens_per_round) for state in states)
+            going = [state for state in states if state.taken < len(state.token_ids)]
+            self._wait(max((state.told.answer.delay_ms * state.offered for state in going), default=0.0))
+            return candidates
+
+        return collect
+
+    def launch_control(self, row: RowRound, token_ids: Sequence[int]) -> Unit:
         """Thinking has been closed for the answer: it goes on with what it says without thinking."""
         state = self._rows[row.row]
         state.token_ids = state.told.token_ids["content"]
         state.taken = state.offered = 0
+        return lambda: ((),)
 
     def close_row(self, row: int) -> None:
         release_row(self._slots, self._pages, Reservation(row, self._rows.pop(row).pages))

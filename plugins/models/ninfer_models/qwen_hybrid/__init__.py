@@ -9,7 +9,7 @@ from ninfer_core.api import hookimpl
 from ninfer_models.qwen_hybrid.config import is_ours
 from ninfer_models.qwen_hybrid.dummies import dummy_headers
 from ninfer_models.qwen_hybrid.geometry import build_geometry
-from ninfer_models.qwen_hybrid.inventory import build_inventory
+from ninfer_models.qwen_hybrid.inventory import build_inventory, build_matrices
 from ninfer_models.qwen_hybrid.resident import build_resident
 from ninfer_models.qwen_hybrid.workspace import workspace_bytes
 
@@ -42,6 +42,11 @@ def ninfer_family_geometry(header: ArtifactHeader, activation_dtype: str) -> Geo
 @hookimpl
 def ninfer_family_inventory(header: ArtifactHeader) -> Sequence[TensorSpec]:
     return build_inventory(header)
+
+
+@hookimpl
+def ninfer_family_matrices(header: ArtifactHeader) -> Sequence[str]:
+    return build_matrices(header)
 
 
 @hookimpl
@@ -81,7 +86,7 @@ def ninfer_family_build(
 ) -> Model:
     from ninfer_models.qwen_hybrid.text import build_text_model
 
-    return build_text_model(header, shape.activation_dtype, shape.decode_columns, weights, device)
+    return build_text_model(header, shape.activation_dtype, shape.decode_columns, weights, device, shape.kernels)
 
 
 @hookimpl

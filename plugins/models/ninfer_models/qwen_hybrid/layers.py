@@ -1,4 +1,8 @@
-"""The two token mixers and the dense feed-forward layer, over the operations of the core."""
+"""What a layer is made of, over the operations of the core: the two token mixers and the two feed-forward parts.
+
+Each part takes the residual stream and gives it back with its own share added: norm and addition are done inside the
+products, wherever the device has a kernel for that.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,33 @@ from typing import Protocol
 
 import torch
 
-from ninfer_core.api import ForwardBatch, HeadNorms, RecurrentState, Rotation
-from ninfer_core.ops import causal_conv, gated_delta
-from ninfer_core.ops.gated_delta import DeltaColumns, DeltaRecords
-from ninfer_core.ops.gated_rms_norm import gated_rms_norm
-from ninfer_core.ops.linear import linear
-from ninfer_core.ops.swiglu import swiglu
-from ninfer_models.qwen_hybrid.config import QwenHybridConfig
+from ninfer_core.api import ForwardBatch, HeadNorms, Kernels, RecurrentState, Rotation
+from ninfer_core.ops import delta_mixer, moe
+from ninfer_core.ops import linear as linear_op
+from ninfer_core.ops.delta_mixer import DeltaMixer, MixerColumns, MixerState, MixerWeights
+from ninfer_core.ops.linear import Linear, Norm
+from ninfer_core.ops.moe import ExpertWeights
+from ninfer_models.qwen_hybrid.config import Experts, QwenHybridConfig
 from ninfer_models.qwen_hybrid.geometry import COLUMN, DECAY, KEY, RECURRENT, UPDATE
 from ninfer_models.qwen_hybrid.resident import layer_prefix
 from ninfer_models.qwen_hybrid.weights import Weights
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """The operations of one device, chosen once."""
+
+    linear: Linear
+    mixer: DeltaMixer
+    experts: moe.FeedForward
+
+
+def select_routes(device: torch.device, kernels: Kernels) -> Routes:
+    return Routes(
+        linear=linear_op.select(device, kernels),
+        mixer=delta_mixer.select(device, kernels),
+        experts=moe.select(device, kernels),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,120 +50,132 @@ class Pass:
     prefill: bool
 
 
-class Mixer(Protocol):
+class Part(Protocol):
     def __call__(self, x: torch.Tensor, run: Pass) -> torch.Tensor:
-        """x, after its norm, [rows, columns, hidden] -> the same shape."""
-        ...
-
-    def fold(self, state: RecurrentState) -> None:
-        """Commit the accepted columns of the last round."""
-        ...
-
-
-class FeedForward(Protocol):
-    def __call__(self, x: torch.Tensor, run: Pass) -> torch.Tensor:
-        """x, after its norm, [rows, columns, hidden] -> the same shape."""
+        """x [rows, columns, hidden] -> the same shape, the part's result added."""
         ...
 
 
 class GatedAttention:
     """Attention with normalised queries and keys, whose output is gated by a projection of its input."""
 
-    def __init__(self, config: QwenHybridConfig, weights: Weights, layer: int, cache_layer: int) -> None:
+    def __init__(
+        self, config: QwenHybridConfig, weights: Weights, layer: int, cache_layer: int, routes: Routes
+    ) -> None:
         ours = layer_prefix(layer)
+        self._linear = routes.linear
+        self._norm = Norm(weights.tensors[f"{ours}input_norm"], config.norm_epsilon)
         self._project_in = weights.matrices[f"{ours}query_gate_key_value"]
         self._project_out = weights.matrices[f"{ours}mixer_out"]
-        self._query_norm = weights.tensors[f"{ours}query_norm"]
-        self._key_norm = weights.tensors[f"{ours}key_norm"]
+        self._norms = HeadNorms(
+            weights.tensors[f"{ours}query_norm"], weights.tensors[f"{ours}key_norm"], config.norm_epsilon
+        )
         self._cache_layer = cache_layer
-        self._epsilon = config.norm_epsilon
-        self._head_dim = config.head_dim
         self._scale = config.head_dim**-0.5
-        kv_width = config.kv_heads * config.head_dim
-        self._split = [2 * config.query_heads * config.head_dim, kv_width, kv_width]
 
     def __call__(self, x: torch.Tensor, run: Pass) -> torch.Tensor:
-        projected = linear(x, self._project_in, run.row_class)
+        projected = self._linear(x, self._project_in, run.row_class, norm=self._norm)
         gated = run.batch.cache.attend_projected(self._cache_layer, projected, self._norms, run.rotation, self._scale)
-        return linear(gated, self._project_out, run.row_class)
-
-    def fold(self, state: RecurrentState) -> None:
-        """Nothing: a token leaves the cache by leaving its length."""
+        return self._linear(gated, self._project_out, run.row_class, residual=x)
 
 
 class DeltaNet:
     """Gated DeltaNet: convolution, delta rule, gated norm."""
 
-    def __init__(self, config: QwenHybridConfig, weights: Weights, layer: int, state_layer: int) -> None:
+    def __init__(
+        self, config: QwenHybridConfig, weights: Weights, layer: int, state_layer: int, routes: Routes
+    ) -> None:
         ours = layer_prefix(layer)
+        self._linear, self._mixer = routes.linear, routes.mixer
+        self._norm = Norm(weights.tensors[f"{ours}input_norm"], config.norm_epsilon)
         joined = weights.matrices.get(f"{ours}qkv_z_b_a")
         # The gates stand apart where the artifact has them in another form than the rest.
         apart = (f"{ours}qkv_z", f"{ours}b_a")
         self._project_in = [weights.matrices[name] for name in apart] if joined is None else [joined]
         self._project_out = weights.matrices[f"{ours}mixer_out"]
-        self._conv = weights.tensors[f"{ours}conv"]
-        self._a_log = weights.tensors[f"{ours}a_log"]
-        self._dt_bias = weights.tensors[f"{ours}dt_bias"]
-        self._gate_norm = weights.tensors[f"{ours}gate_norm"]
+        self._weights = MixerWeights(
+            conv=weights.tensors[f"{ours}conv"],
+            a_log=weights.tensors[f"{ours}a_log"],
+            dt_bias=weights.tensors[f"{ours}dt_bias"],
+            gate_norm=weights.tensors[f"{ours}gate_norm"],
+            epsilon=config.norm_epsilon,
+            activation=config.output_gate,
+            key_heads=config.key_heads,
+            key_dim=config.key_dim,
+        )
         self._layer = state_layer
-        self._epsilon = config.norm_epsilon
-        self._output_gate = config.output_gate
-        self._key_dim, self._value_dim = config.key_dim, config.value_dim
-        key_width, value_width = config.key_heads * config.key_dim, config.value_heads * config.value_dim
-        self._split = [config.conv_channels, value_width, config.value_heads, config.value_heads]
-        self._split_conv = [key_width, key_width, value_width]
+        self._mixed_width = config.conv_channels + config.value_heads * config.value_dim
+        self._conv_channels, self._heads = config.conv_channels, config.value_heads
 
     def __call__(self, x: torch.Tensor, run: Pass) -> torch.Tensor:
-        projected = torch.cat([linear(x, matrix, run.row_class) for matrix in self._project_in], dim=-1)
-        qkv, gate, b, a = torch.split(projected, self._split, dim=-1)
-        mix = self._prefill if run.prefill else self._decode
-        read = mix(qkv, a, b, run.batch.state)
-        normed = gated_rms_norm(read, _heads(gate, self._value_dim), self._gate_norm, self._epsilon, self._output_gate)
-        return linear(normed.flatten(2), self._project_out, run.row_class)
-
-    def fold(self, state: RecurrentState) -> None:
-        """Commit the accepted columns of the last round."""
-        one = slice(self._layer, self._layer + 1)
-        records = DeltaRecords(state.records[KEY][one], state.records[UPDATE][one], state.records[DECAY][one])
-        gated_delta.fold(state.arrays[RECURRENT][one], records, state.slots, state.lengths, state.accepted)
-
-    def _prefill(self, qkv: torch.Tensor, a: torch.Tensor, b: torch.Tensor, state: RecurrentState) -> torch.Tensor:
-        ring = state.records[COLUMN][self._layer]
-        mixed = causal_conv.prefill(qkv, self._conv, ring, state.slots, state.lengths)
-        return gated_delta.prefill(self._columns(mixed, a, b), state.arrays[RECURRENT][self._layer], state.slots)
-
-    def _decode(self, qkv: torch.Tensor, a: torch.Tensor, b: torch.Tensor, state: RecurrentState) -> torch.Tensor:
-        layer, records = self._layer, state.records
-        mixed = causal_conv.decode(qkv, self._conv, records[COLUMN][layer], state.slots, state.lengths)
-        left = DeltaRecords(records[KEY][layer], records[UPDATE][layer], records[DECAY][layer])
-        memory = state.arrays[RECURRENT][layer]
-        columns = self._columns(mixed, a, b)
-        return gated_delta.decode(columns, memory, left, state.slots, state.lengths, state.accepted)
-
-    def _columns(self, mixed: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> DeltaColumns:
-        query, key, value = torch.split(mixed, self._split_conv, dim=-1)
-        return DeltaColumns(
-            query=_heads(query, self._key_dim),
-            key=_heads(key, self._key_dim),
-            value=_heads(value, self._value_dim),
-            a=a,
-            b=b,
-            a_log=self._a_log,
-            dt_bias=self._dt_bias,
+        projected = [self._linear(x, matrix, run.row_class, norm=self._norm) for matrix in self._project_in]
+        wide, gates = projected[0], projected[-1][..., -2 * self._heads :]
+        columns = MixerColumns(
+            qkv=wide[..., : self._conv_channels],
+            gate=wide[..., self._conv_channels : self._mixed_width],
+            b=gates[..., : self._heads],
+            a=gates[..., self._heads :],
         )
+        state = run.batch.state
+        which = (mixer_state(state), self._layer, state.slots, state.lengths)
+        if run.prefill:
+            mixed = self._mixer.prefill(columns, self._weights, *which)
+        else:
+            mixed = self._mixer.decode(columns, self._weights, *which, state.accepted)
+        return self._linear(mixed, self._project_out, run.row_class, residual=x)
 
 
 class DenseFeedForward:
     """down( silu(gate(x)) · up(x) )."""
 
-    def __init__(self, weights: Weights, prefix: str) -> None:
-        self._gate_up = weights.matrices[f"{prefix}gate_up"]
-        self._down = weights.matrices[f"{prefix}down"]
+    def __init__(self, config: QwenHybridConfig, weights: Weights, layer: int, routes: Routes) -> None:
+        ours = layer_prefix(layer)
+        self._linear = routes.linear
+        self._norm = Norm(weights.tensors[f"{ours}feed_forward_norm"], config.norm_epsilon)
+        self._gate_up = weights.matrices[f"{ours}gate_up"]
+        self._down = weights.matrices[f"{ours}down"]
 
     def __call__(self, x: torch.Tensor, run: Pass) -> torch.Tensor:
-        return linear(swiglu(linear(x, self._gate_up, run.row_class)), self._down, run.row_class)
+        inner = self._linear(x, self._gate_up, run.row_class, norm=self._norm, gated=True)
+        return self._linear(inner, self._down, run.row_class, residual=x)
 
 
-def _heads(x: torch.Tensor, width: int) -> torch.Tensor:
-    """[rows, columns, heads · width] -> [rows, columns, heads, width]."""
-    return x.view(*x.shape[:-1], -1, width)
+class ExpertFeedForward:
+    """Σ weight · expert(x) + sigmoid(shared_gate(x)) · shared(x)."""
+
+    def __init__(
+        self, config: QwenHybridConfig, experts: Experts, weights: Weights, layer: int, routes: Routes
+    ) -> None:
+        ours = layer_prefix(layer)
+        self._experts = routes.experts
+        self._norm = Norm(weights.tensors[f"{ours}feed_forward_norm"], config.norm_epsilon)
+        self._weights = ExpertWeights(
+            router=dense_weight(weights, f"{ours}router"),
+            gate_up=weights.matrices[f"{ours}experts_gate_up"],
+            down=weights.matrices[f"{ours}experts_down"],
+            shared_gate=dense_weight(weights, f"{ours}shared_gate"),
+            shared_gate_up=weights.matrices[f"{ours}shared_gate_up"],
+            shared_down=weights.matrices[f"{ours}shared_down"],
+            per_token=experts.per_token,
+        )
+
+    def __call__(self, x: torch.Tensor, run: Pass) -> torch.Tensor:
+        return self._experts(x, self._weights, run.row_class, norm=self._norm, residual=x)
+
+
+def mixer_state(state: RecurrentState) -> MixerState:
+    """The program's pools as the mixer names them."""
+    return MixerState(
+        memory=state.arrays[RECURRENT],
+        column=state.records[COLUMN],
+        key=state.records[KEY],
+        update=state.records[UPDATE],
+        decay=state.records[DECAY],
+    )
+
+
+def dense_weight(weights: Weights, name: str) -> torch.Tensor:
+    """A matrix that is kept in the activation dtype whatever the others are in."""
+    matrix = weights.matrices[name]
+    assert isinstance(matrix, linear_op.DenseMatrix), f"{name} is in codes"
+    return matrix.weight

@@ -2,43 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 
-from ninfer_core.api import ArtifactHeader, ForwardBatch, RecurrentState, Rotation, WeightSource
-from ninfer_core.ops.linear import DECODE_ROWS, DenseMatrix, linear
+from ninfer_core.api import ArtifactHeader, ForwardBatch, Kernels, RecurrentState, Rotation, WeightSource
+from ninfer_core.ops import rms_norm as rms_norm_op
+from ninfer_core.ops.linear import DECODE_ROWS, DenseMatrix
 from ninfer_core.ops.partial_rope import rope_angles
-from ninfer_core.ops.rms_norm import rms_norm
 from ninfer_models.qwen_hybrid.config import QwenHybridConfig, parse_config
-from ninfer_models.qwen_hybrid.layers import DeltaNet, DenseFeedForward, FeedForward, GatedAttention, Mixer, Pass
-from ninfer_models.qwen_hybrid.moe import ExpertFeedForward
+from ninfer_models.qwen_hybrid.layers import (
+    DeltaNet,
+    DenseFeedForward,
+    ExpertFeedForward,
+    GatedAttention,
+    Part,
+    Pass,
+    Routes,
+    mixer_state,
+    select_routes,
+)
 from ninfer_models.qwen_hybrid.resident import (
     EMBEDDING,
     FINAL_NORM,
     HEAD,
     INVERSE_FREQUENCY,
     ROPE_AXIS,
-    layer_prefix,
 )
 from ninfer_models.qwen_hybrid.rotation import attention_factor
 from ninfer_models.qwen_hybrid.weights import Weights, load_weights
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """x + mixer(norm(x)), then the same with the feed-forward part."""
-
-    input_norm: torch.Tensor
-    mixer: Mixer
-    feed_forward_norm: torch.Tensor
-    feed_forward: FeedForward
-
-
 class TextModel:
     """Weights on one device. `decode_columns` is the W of its rounds: it fixes the padding class of the head."""
 
-    def __init__(self, config: QwenHybridConfig, weights: Weights, decode_columns: int) -> None:
+    def __init__(
+        self, config: QwenHybridConfig, weights: Weights, decode_columns: int, device: torch.device, kernels: Kernels
+    ) -> None:
         self._embedding = weights.tensors[EMBEDDING]
         self._head = DenseMatrix(self._embedding) if config.tied_head else weights.matrices[HEAD]
         self._final_norm = weights.tensors[FINAL_NORM]
@@ -47,7 +45,9 @@ class TextModel:
         self._attention_factor = attention_factor(config.rope)
         self._epsilon = config.norm_epsilon
         self._head_row_class = DECODE_ROWS * decode_columns
-        self._layers = _make_layers(config, weights)
+        self._routes = select_routes(device, kernels)
+        self._rms_norm = rms_norm_op.select(device, kernels)
+        self._parts = _make_parts(config, weights, self._routes)
 
     def prefill(self, batch: ForwardBatch) -> torch.Tensor:
         """Commit all columns; -> hidden [rows, columns, hidden_size] after the final norm."""
@@ -59,48 +59,48 @@ class TextModel:
 
     def fold(self, state: RecurrentState) -> None:
         """Commit the accepted columns of the last round, and run nothing."""
-        for layer in self._layers:
-            layer.mixer.fold(state)
+        self._routes.mixer.fold(mixer_state(state), state.slots, state.lengths, state.accepted)
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """hidden [n, hidden_size] -> float32 [n, vocabulary_rows]."""
-        return linear(hidden, self._head, self._head_row_class).float()
+        return self._routes.linear(hidden, self._head, self._head_row_class).float()
 
     def _run(self, batch: ForwardBatch, *, row_class: int, prefill: bool) -> torch.Tensor:
         angles = rope_angles(batch.positions, self._inverse_frequency, self._axis, self._attention_factor)
         run = Pass(batch, Rotation(*angles), row_class, prefill)
         x = self._embedding[batch.token_ids]
-        for layer in self._layers:
-            x = x + layer.mixer(rms_norm(x, layer.input_norm, self._epsilon), run)
-            x = x + layer.feed_forward(rms_norm(x, layer.feed_forward_norm, self._epsilon), run)
-        return rms_norm(x, self._final_norm, self._epsilon)
+        for part in self._parts:
+            x = part(x, run)
+        return self._rms_norm(x, self._final_norm, self._epsilon)
 
 
 def build_text_model(
-    header: ArtifactHeader, activation_dtype: str, decode_columns: int, weights: WeightSource, device: torch.device
+    header: ArtifactHeader,
+    activation_dtype: str,
+    decode_columns: int,
+    weights: WeightSource,
+    device: torch.device,
+    kernels: Kernels = "auto",
 ) -> TextModel:
     """Load the text weights and put the model together."""
     config = parse_config(header)
-    return TextModel(config, load_weights(header, config, weights, activation_dtype, device), decode_columns)
+    loaded = load_weights(header, config, weights, activation_dtype, device)
+    return TextModel(config, loaded, decode_columns, device, kernels)
 
 
-def _make_layers(config: QwenHybridConfig, weights: Weights) -> tuple[Layer, ...]:
-    layers: list[Layer] = []
+def _make_parts(config: QwenHybridConfig, weights: Weights, routes: Routes) -> tuple[Part, ...]:
+    """Mixer and feed-forward part of every layer, in the order in which they are run."""
+    parts: list[Part] = []
     attention_layers = recurrent_layers = 0
     for index, kind in enumerate(config.layer_kinds):
-        mixer: Mixer
         if kind == "full_attention":
-            mixer = GatedAttention(config, weights, index, attention_layers)
+            parts.append(GatedAttention(config, weights, index, attention_layers, routes))
             attention_layers += 1
         else:
-            mixer = DeltaNet(config, weights, index, recurrent_layers)
+            parts.append(DeltaNet(config, weights, index, recurrent_layers, routes))
             recurrent_layers += 1
-        ours = layer_prefix(index)
-        feed_forward: FeedForward
         if config.experts is not None:
-            feed_forward = ExpertFeedForward(config.experts, weights, index)
+            parts.append(ExpertFeedForward(config, config.experts, weights, index, routes))
         else:
-            feed_forward = DenseFeedForward(weights, ours)
-        norms = [weights.tensors[f"{ours}{name}_norm"] for name in ("input", "feed_forward")]
-        layers.append(Layer(norms[0], mixer, norms[1], feed_forward))
-    return tuple(layers)
+            parts.append(DenseFeedForward(config, weights, index, routes))
+    return tuple(parts)
