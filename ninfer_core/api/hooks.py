@@ -84,6 +84,13 @@ class FamilyHooks(CommonHooks):
         its feature group. The core reports what is missing, misshapen or unknown before anything is read."""
         raise NotImplementedError
 
+    @optional
+    @hookspec(firstresult=True)
+    def ninfer_family_matrices(self, header: ArtifactHeader) -> Sequence[str] | None:
+        """Names of those plain tensors [..., outputs, inputs] of this header that the family can also have in fp8 and
+        nvfp4 (`ninfer_core.api.stored_matrix`), and that are encoded when the user asks for such weights."""
+        raise NotImplementedError
+
     @hookspec(firstresult=True)
     def ninfer_family_resident(self, header: ArtifactHeader, activation_dtype: str) -> Sequence[TensorSpec]:
         """What the text model holds on the device once it is built: the `weights` line of the ledger."""

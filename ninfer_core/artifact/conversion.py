@@ -12,13 +12,15 @@ import msgspec
 from ninfer_core.api.artifact import ArtifactHeader, ArtifactIdentity, TensorSpec
 from ninfer_core.api.errors import ArtifactInvalid
 from ninfer_core.api.geometry import Geometry
+from ninfer_core.api.stored_matrix import WeightsFormat
 from ninfer_core.artifact.container import FORMAT_VERSION, REQUIRED_RESOURCES, SUFFIX
+from ninfer_core.artifact.encoding import encoded_artifact, encoding_problem, tensor_bytes
 from ninfer_core.artifact.frontend import checked_frontend
 from ninfer_core.artifact.handle import ArtifactHandle
 from ninfer_core.artifact.inventory import inventory_problems
 from ninfer_core.artifact.source import open_artifact
 from ninfer_core.artifact.wording import bounded
-from ninfer_core.artifact.writer import write_container
+from ninfer_core.artifact.writer import Chunks, write_container
 from ninfer_core.plugins import LoadedPlugin, PluginRegistry, claiming_families
 
 REQUIRED_GROUP = "text"
@@ -44,13 +46,16 @@ def convert_directory(
     registry: PluginRegistry,
     *,
     model_id: str | None = None,
+    weights: WeightsFormat | None = None,
     overwrite: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Conversion:
-    """Tensors keep their names, their dtypes and their bytes. `progress` is told (bytes done, bytes in all).
+    """Tensors keep their names, their dtypes and their bytes, but for the matrices that `weights` has encoded; one
+    matrix at a time is in memory. `progress` is told (bytes done, bytes in all).
 
     Raises ArtifactInvalid for a source that is no complete model of exactly one installed family (every group
-    that is there at all must be whole) and for an output that cannot be written; PluginBroken for a family
+    that is there at all must be whole), for weights that cannot be had in that form and for an output that cannot be
+    written; PluginBroken for a family
     plugin that fails.
     """
     begun = time.monotonic()
@@ -58,8 +63,9 @@ def convert_directory(
         raise ArtifactInvalid(str(output), [f"the name of a container ends in {SUFFIX}"])
     if not Path(source).expanduser().is_dir():
         raise ArtifactInvalid(source, ["only a Hugging Face directory can be converted"])
-    handle = open_artifact(source, registry)
-    family = _only_family(registry, handle.header)
+    stored = open_artifact(source, registry)
+    family = _only_family(registry, stored.header)
+    handle = stored if weights is None else _encoded(stored, family, weights)
     _check(handle.header, family)
     total = handle.weight_bytes + sum(map(len, handle.header.resources.values()))
     _check_space(output, total)
@@ -69,7 +75,9 @@ def convert_directory(
         family=family.offer.name,
         format_version=FORMAT_VERSION,
     )
-    written = _write(handle, output, identity, overwrite, lambda done: progress(done, total))
+    with handle.open_weights() as open_weights:
+        chunks = handle.store.chunks if handle is stored else lambda name: [tensor_bytes(open_weights, name)]
+        written = _write(handle, chunks, output, identity, overwrite, lambda done: progress(done, total))
     return Conversion(
         path=output,
         identity=identity,
@@ -84,6 +92,13 @@ def stored_groups(header: ArtifactHeader, inventory: Sequence[TensorSpec]) -> fr
     """The groups of which the artifact holds at least one tensor, and `text`, which no model goes without."""
     names = {spec.name for spec in header.tensors}
     return frozenset({REQUIRED_GROUP, *(spec.group for spec in inventory if spec.name in names)})
+
+
+def _encoded(handle: ArtifactHandle, family: LoadedPlugin, weights: WeightsFormat) -> ArtifactHandle:
+    problem = encoding_problem(handle.header, family, weights)
+    if problem is not None:
+        raise ArtifactInvalid(handle.header.source, [problem])
+    return encoded_artifact(handle, family, weights)
 
 
 def _only_family(registry: PluginRegistry, header: ArtifactHeader) -> LoadedPlugin:
@@ -124,6 +139,7 @@ def _check_space(output: Path, needed_bytes: int) -> None:
 
 def _write(
     handle: ArtifactHandle,
+    chunks: Chunks,
     output: Path,
     identity: ArtifactIdentity,
     overwrite: bool,
@@ -141,7 +157,7 @@ def _write(
         identity=identity,
         resources=handle.header.resources,
         tensors=handle.header.tensors,
-        chunks=handle.store.chunks,
+        chunks=chunks,
         overwrite=overwrite,
         written=count,
     )

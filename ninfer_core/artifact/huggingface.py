@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from ninfer_core.api.artifact import ArtifactHeader, ArtifactIdentity, TensorSpec
+from ninfer_core.api.artifact import ArtifactHeader, ArtifactIdentity
 from ninfer_core.api.errors import ArtifactInvalid
 from ninfer_core.artifact.container import MAX_RESOURCE_BYTES, RESOURCES, SUFFIX
 from ninfer_core.artifact.handle import ArtifactHandle, FileStore, file_sizes
 from ninfer_core.artifact.identity import MAX_NAME_CHARACTERS, weights_id_of
 from ninfer_core.artifact.json_object import JsonRefused, encodable, json_object
 from ninfer_core.artifact.shards import read_bounded, read_shards
-from ninfer_core.artifact.wording import bounded, some
+from ninfer_core.artifact.wording import bounded, quoted, some
 
 TEMPLATE = "chat_template.jinja"
 
-_QUANTISED_DTYPES = ("float8_e4m3fn", "uint8", "int8")
-_NOT_BUILT = "quantised weights are not built yet; use the checkpoint in bfloat16"
+QUANTISATION_METHODS = ("fp8", "modelopt", "compressed-tensors")
+"""What `quant_method` may be. How a matrix is stored is read off its tensors, not off the method."""
 
 
 def open_directory(path: Path, source: str) -> ArtifactHandle:
@@ -38,7 +38,7 @@ def open_directory(path: Path, source: str) -> ArtifactHandle:
     except ArtifactInvalid as invalid:
         raise ArtifactInvalid(source, bounded([*problems, *invalid.problems])) from None
     specs = tuple(found.spec for found in shards.tensors.values())
-    problems.extend(_quantisation_problems(path, config, specs))
+    problems.extend(_quantisation_problems(config))
     if problems:
         raise ArtifactInvalid(source, bounded(problems))
     identity = ArtifactIdentity(
@@ -106,20 +106,21 @@ def _object(resources: Mapping[str, bytes], name: str, problems: list[str]) -> d
         return {}
 
 
-def _quantisation_problems(path: Path, config: Mapping[str, object], specs: Iterable[TensorSpec]) -> list[str]:
-    problems = []
+def _quantisation_problems(config: Mapping[str, object]) -> list[str]:
+    """Methods that are not read are named here: their tensors alone would be a list of unknown names."""
     text_config = config.get("text_config")
     inner = text_config if isinstance(text_config, dict) else {}
     declared = config.get("quantization_config") or inner.get("quantization_config")
-    if declared:
-        method = declared.get("quant_method", "unnamed") if isinstance(declared, dict) else "unnamed"
-        problems.append(f"config.json declares quantisation method {str(method)[:40]!r}: {_NOT_BUILT}")
-    if (path / "hf_quant_config.json").exists():
-        problems.append(f"hf_quant_config.json is there: {_NOT_BUILT}")
-    names = [spec.name for spec in specs if spec.dtype in _QUANTISED_DTYPES]
-    if names:
-        problems.append(f"{len(names)} tensors are stored in 8 bits or less ({some(names)}): {_NOT_BUILT}")
-    return problems
+    if not declared:
+        return []
+    method = declared.get("quant_method", "unnamed") if isinstance(declared, dict) else "unnamed"
+    if method in QUANTISATION_METHODS:
+        return []
+    known = ", ".join(QUANTISATION_METHODS)
+    return [
+        f"config.json declares quantisation method {quoted(str(method))}; those that are read are {known}, "
+        "with weights in fp8 (e4m3) or nvfp4"
+    ]
 
 
 def _model_id(path: Path, config: Mapping[str, object]) -> str:

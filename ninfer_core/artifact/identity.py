@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from ninfer_core.api.artifact import ArtifactIdentity, TensorSpec
+from ninfer_core.api.stored_matrix import FP8_CODES, NVFP4_CODES
 from ninfer_core.artifact.wording import quoted
 
 MAX_NAME_CHARACTERS = 200
 
 WEIGHTS_ID_BY_DTYPE: Mapping[str, str] = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
-"""The forms that this release knows."""
+"""Forms of weights that are plain numbers."""
+
+CODED_FORMS = ("fp8", "nvfp4")
+"""Forms whose matrices are codes."""
 
 
 def name_problem(name: str) -> str | None:
@@ -33,19 +37,31 @@ def name_problems(identity: ArtifactIdentity) -> list[str]:
 
 def weights_problem(weights_id: str, specs: Iterable[TensorSpec]) -> str | None:
     """Why the form does not describe these weights, None where it does."""
-    known = tuple(WEIGHTS_ID_BY_DTYPE.values())
+    known = (*WEIGHTS_ID_BY_DTYPE.values(), *CODED_FORMS)
     if weights_id not in known:
         return f"weights_id is {quoted(weights_id)}; this release knows {', '.join(known)}"
     stored = weights_id_of(specs)
     if stored != weights_id:
-        return f"weights_id is {quoted(weights_id)}, but most bytes of the weights are {stored}"
+        return f"weights_id is {quoted(weights_id)}, but what is stored is {stored}"
     return None
 
 
 def weights_id_of(specs: Iterable[TensorSpec]) -> str:
-    """The dtype that holds most bytes, in short where it has a short name."""
+    """`nvfp4` where a matrix has 4-bit codes, else `fp8` where one has 8-bit codes, else the dtype that holds most
+    bytes, in short where it has a short name. Codes are what has a scale beside it (`api.stored_matrix`)."""
+    dtypes: dict[str, str] = {}
     bytes_by_dtype: dict[str, int] = {}
     for spec in specs:
+        dtypes[spec.name] = spec.dtype
         bytes_by_dtype[spec.dtype] = bytes_by_dtype.get(spec.dtype, 0) + spec.bytes
+    coded = {dtype for name, dtype in dtypes.items() if _has_scale(name, dtypes)}
+    if NVFP4_CODES in coded:
+        return "nvfp4"
+    if FP8_CODES in coded:
+        return "fp8"
     largest = max(bytes_by_dtype, key=lambda dtype: bytes_by_dtype[dtype], default="")
     return WEIGHTS_ID_BY_DTYPE.get(largest, largest)
+
+
+def _has_scale(name: str, names: Container[str]) -> bool:
+    return any(name.removesuffix("_packed") + ending in names for ending in ("_scale", "_scale_inv"))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from ninfer_core.api.stored_matrix import WeightsFormat
 from ninfer_core.artifact.conversion import convert_directory
 from ninfer_core.artifact.identity import name_problem
 from ninfer_core.plugins import PluginRegistry
@@ -16,9 +17,15 @@ from ninfer_core.plugins import PluginRegistry
 @click.argument("directory", metavar="HF_DIR")
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), metavar="OUT.ninfer")
 @click.option("--model-id", metavar="ID", help="Public name of the model; without it the directory's name.")
+@click.option(
+    "--weights",
+    type=click.Choice(["bf16", "fp8", "nvfp4"]),
+    help="Numeric form of the matrices; without it, and with bf16, that of HF_DIR is kept.",
+)
 @click.option("--force", is_flag=True, help="Replace OUT.ninfer if it exists.")
-def convert(directory: str, output: Path, model_id: str | None, force: bool) -> None:
-    """Put weights, config, tokenizer and template of HF_DIR into one file, byte for byte.
+def convert(directory: str, output: Path, model_id: str | None, weights: WeightsFormat | None, force: bool) -> None:
+    """Put weights, config, tokenizer and template of HF_DIR into one file, byte for byte; with --weights fp8 or nvfp4,
+    its large matrices in codes.
 
     The model is checked completely first: its config, every tensor's name, shape and dtype, its frontend.
     """
@@ -26,7 +33,13 @@ def convert(directory: str, output: Path, model_id: str | None, force: bool) -> 
     if problem is not None:
         raise click.BadParameter(problem, param_hint="--model-id")
     done = convert_directory(
-        directory, output, PluginRegistry.discover(), model_id=model_id, overwrite=force, progress=_Progress()
+        directory,
+        output,
+        PluginRegistry.discover(),
+        model_id=model_id,
+        weights=weights,
+        overwrite=force,
+        progress=_Progress(),
     )
     for note in done.notes:
         click.echo(f"note: {note}", err=True)

@@ -23,6 +23,7 @@ from typing import BinaryIO
 from ninfer_core.api.errors import GenerationFailed, NinferError, StartFailed
 from ninfer_core.api.frontend import OutputVocabulary
 from ninfer_core.artifact import open_artifact
+from ninfer_core.artifact.encoding import encoded_artifact
 from ninfer_core.artifact.fingerprint import artifact_fingerprint
 from ninfer_core.artifact.frontend import checked_frontend, output_vocabulary
 from ninfer_core.engine.inline import BuildProgram, InlineEngine
@@ -177,7 +178,7 @@ def build_engine(start: EngineStart, publisher: Publisher, log: Log) -> InlineEn
     plan = start.plan
     registry = PluginRegistry.discover()
     (family,) = resolve_pinned(plan, registry)["family"]
-    artifact = open_artifact(start.source, registry)
+    artifact = encoded_artifact(open_artifact(start.source, registry), family, plan.identity.weights_id)
     header = artifact.header
     if (found := artifact_fingerprint(header)) != plan.fingerprint:
         raise StartFailed(

@@ -6,14 +6,18 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
+from ninfer_core.api.errors import PlanRejected, Problem
 from ninfer_core.api.plan import ExecutionPlan
+from ninfer_core.api.stored_matrix import WeightsFormat
 from ninfer_core.artifact import ArtifactHandle, open_artifact
+from ninfer_core.artifact.encoding import encoded_artifact, encoding_problem
 from ninfer_core.plan.device import GpuProbe, find_device, probe_gpus
 from ninfer_core.plan.option_sources import check_ranges
 from ninfer_core.plan.options import ServeOptions
 from ninfer_core.plan.resolve import Resolution, resolve_selected
-from ninfer_core.plan.selection import select_plugins
+from ninfer_core.plan.selection import Selection, claim_family, select_plugins
 from ninfer_core.plan.settings import ServerSettings, server_settings
 from ninfer_core.plugins.registry import PluginRegistry
 
@@ -48,7 +52,7 @@ def prepare(
     device = find_device(options, gpus)
     # Wrong options are worth knowing before an artifact is looked for.
     selection = select_plugins(options, registry, device)
-    artifact = open_artifact(options.artifact, registry)
+    artifact = _in_wanted_form(options, selection, registry, open_artifact(options.artifact, registry))
     resolution = resolve_selected(options, selection, registry, artifact.header, device)
     notes = list(artifact.notes)
     if device.kind == "cpu" and options.device is None:
@@ -62,6 +66,21 @@ def prepare(
         registry=registry,
         notes=tuple(notes),
     )
+
+
+def _in_wanted_form(
+    options: ServeOptions, selection: Selection, registry: PluginRegistry, artifact: ArtifactHandle
+) -> ArtifactHandle:
+    """The artifact with its matrices as `--weights` wants them."""
+    if options.weights is None:
+        return artifact
+    weights = cast("WeightsFormat", options.weights)
+    family = claim_family(selection.family, registry, artifact.header)
+    problem = encoding_problem(artifact.header, family, weights)
+    if problem is not None:
+        message = f"{options.origin('weights')} {weights}: {problem}"
+        raise PlanRejected([Problem(code="weights_form", message=message, remedy="leave --weights out")])
+    return encoded_artifact(artifact, family, weights)
 
 
 def _needed_probe(options: ServeOptions, environment: Mapping[str, str]) -> GpuProbe:

@@ -137,6 +137,7 @@ _CHECKS: Mapping[str, Callable[[object], None]] = MappingProxyType(
         "ninfer_family_match": _match,
         "ninfer_family_geometry": _geometry,
         "ninfer_family_inventory": _tensors,
+        "ninfer_family_matrices": _findings,
         "ninfer_family_resident": _tensors,
         "ninfer_family_frontend": _frontend,
         "ninfer_family_output_format": _with("decoder", "parser"),

@@ -89,8 +89,8 @@ def test_a_resource_beyond_the_bound_is_not_read(tmp_path: Path, monkeypatch: py
         ("model_id", "m" * 201, "model_id has 201 characters; at most 200 are allowed"),
         ("model_id", "  ", "model_id must not be empty"),
         ("family", "two\nlines", "family is 'two\\nlines'; only printable characters are allowed"),
-        ("weights_id", "int3", "weights_id is 'int3'; this release knows bf16, fp16, fp32"),
-        ("weights_id", "fp32", "weights_id is 'fp32', but most bytes of the weights are bf16"),
+        ("weights_id", "int3", "weights_id is 'int3'; this release knows bf16, fp16, fp32, fp8, nvfp4"),
+        ("weights_id", "fp32", "weights_id is 'fp32', but what is stored is bf16"),
     ],
 )
 def test_names_that_say_nothing_true_or_printable(tmp_path: Path, member: str, value: str, said: str) -> None:

@@ -126,16 +126,27 @@ def test_a_bad_index(tmp_path: Path, index: str, said: str) -> None:
     assert any(said in problem for problem in problems_of(tmp_path))
 
 
-def test_quantised_checkpoints_are_refused_as_not_built(tmp_path: Path) -> None:
-    specs = [*toy_specs(), TensorSpec(name="q.weight", shape=(2,), dtype="float8_e4m3fn")]
-    config = {"model_type": "toy", "quantization_config": {"quant_method": "fp8"}}
-    write_toy_directory(tmp_path, specs, config=config)
-    (tmp_path / "hf_quant_config.json").write_text("{}")
-    said = problems_of(tmp_path)
-    assert len(said) == 3 and all("not built yet; use the checkpoint in bfloat16" in line for line in said)
-    assert (
-        "'fp8'" in said[0] and "hf_quant_config.json" in said[1] and "1 tensors" in said[2] and "'q.weight'" in said[2]
-    )
+def test_quantised_checkpoints_are_opened_and_unknown_methods_named(tmp_path: Path) -> None:
+    specs = [
+        *toy_specs(),
+        TensorSpec(name="q.weight", shape=(2, 2), dtype="float8_e4m3fn"),
+        TensorSpec(name="q.weight_scale_inv", shape=(1, 1), dtype="bfloat16"),
+    ]
+    for method in ("fp8", "modelopt", "compressed-tensors"):
+        config = {"model_type": "toy", "quantization_config": {"quant_method": method}}
+        header = opened(write_toy_directory(tmp_path / method, specs, config=config)).header
+        assert header.identity.weights_id == "fp8" and len(header.tensors) == len(specs)
+    for declared, named in (({"quant_method": "gptq"}, "'gptq'"), ({}, None), ([1], "'unnamed'")):
+        config = {"model_type": "toy", "text_config": {"quantization_config": declared}}
+        write_toy_directory(tmp_path / "other", config=config)
+        if named is None:
+            assert opened(tmp_path / "other").header.identity.weights_id == "bf16"
+            continue
+        (problem,) = problems_of(tmp_path / "other")
+        assert problem == (
+            f"config.json declares quantisation method {named}; those that are read are fp8, modelopt, "
+            "compressed-tensors, with weights in fp8 (e4m3) or nvfp4"
+        )
 
 
 def test_a_directory_that_is_no_model(tmp_path: Path) -> None:

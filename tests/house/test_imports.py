@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "telemetry": {"api"},
     "ops": {"api"},
     "plugins": {"api"},
-    "artifact": {"api", "plugins"},
+    "artifact": {"api", "plugins", "ops"},
     "plan": {"api", "plugins", "artifact", "ops"},
     "program": {"api", "plugins", "plan", "ops"},
     "engine": {"api", "plugins", "plan", "artifact", "program", "telemetry"},

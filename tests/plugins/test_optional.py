@@ -16,7 +16,12 @@ CPU = DeviceInfo(kind="cpu", index=None, name="cpu", memory_bytes=1 << 30, compu
 
 def test_what_may_be_left_out_is_marked_on_the_specs() -> None:
     optional = {hook for kind in KINDS for hook in hook_names(kind) if is_optional(kind, hook)}
-    assert optional == {"ninfer_check", "ninfer_family_dummies", "ninfer_family_vocabulary"}
+    assert optional == {
+        "ninfer_check",
+        "ninfer_family_dummies",
+        "ninfer_family_matrices",
+        "ninfer_family_vocabulary",
+    }
 
 
 def test_a_family_without_its_optional_hooks_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
