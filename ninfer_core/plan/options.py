@@ -58,21 +58,6 @@ class ServeOptions(FrontOptions, frozen=True, kw_only=True):
         ),
     ] = None
 
-    weights: Annotated[
-        str | None,
-        text(
-            "model",
-            "",
-            "Numeric form of the matrices. fp8 and nvfp4 are made from weights in 16 bits or more on their way to the "
-            "device; `ninfer convert --weights` makes them once.",
-            kind="choice",
-            choices=("bf16", "fp8", "nvfp4"),
-            default="as the artifact has them",
-            example='"fp8"',
-            metavar="FORM",
-        ),
-    ] = None
-
     # --- engine
     device: Annotated[
         int | str | None,

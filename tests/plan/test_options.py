@@ -87,6 +87,7 @@ BY_FIELD = pytest.mark.parametrize(
 def test_every_contract_line_has_its_options() -> None:
     assert {row[0] for row in LINES} == {f"OPT-{number}" for number in range(1, 45)}
     own = {"artifact", "family", "protocols", "compat", "assume_device_memory", "allow_private_media", "scripted"}
+    own |= {"weights", "kernels"}
     assert {row[1] for row in LINES} | own == set(option_infos())
     assert {name for name, info in option_infos().items() if not info.contract.startswith("OPT-")} == own
 
