@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import torch
 
 from ninfer_core.ops.delta_mixer.reference import ReferenceMixer
 from ninfer_core.ops.delta_mixer.values import MixerColumns, MixerState, MixerWeights
+
+if TYPE_CHECKING:
+    from ninfer_core.ops.delta_mixer.triton import Launch
 
 
 class DeltaMixer(Protocol):
@@ -43,6 +46,18 @@ class DeltaMixer(Protocol):
         ...
 
 
+def launch(interpreted: bool = False) -> Launch:
+    """The table of launch parameters, measured on an H200. `interpreted` leaves out what Triton's interpreter does not
+    know."""
+    from ninfer_core.ops.delta_mixer.triton import Launch
+
+    return Launch(decode_warps=8, fold_warps=8, dependent=False)
+
+
 def select(device: torch.device, kernels: Literal["auto", "reference"]) -> DeltaMixer:
-    """The mixer of `device`: the reference, in plain torch."""
-    return ReferenceMixer()
+    """The mixer of `device`: Triton on CUDA, unless the reference is asked for."""
+    if device.type != "cuda" or kernels == "reference":
+        return ReferenceMixer()
+    from ninfer_core.ops.delta_mixer.triton import TritonMixer
+
+    return TritonMixer(launch())

@@ -1,0 +1,1 @@
+"""The Triton kernels of the mixer. Imported only when a CUDA route was selected."""
