@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import triton
 
-from ninfer_core.ops.linear.matrix import DenseMatrix, Fp8Matrix, Matrix
 from ninfer_core.ops.linear.reference import Norm
 from ninfer_core.ops.moe.kernels.few import inner_kernel, outer_kernel, route_kernel
+from ninfer_core.ops.moe.launch import Block, Launcher, compile_only, dot_dtype, inputs_at_once, operands, start
 from ninfer_core.ops.moe.weights import ExpertWeights
 
 TILE_TOKENS = 16
@@ -19,16 +17,6 @@ TILE_TOKENS = 16
 MOST_TOKENS = 128
 COUNTERS = 16 + 1024
 """Those of `kernels.few`: its tiles, and a counter for each block of outputs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A launch's tile: matrix rows, inputs at once, and how a program is run."""
-
-    rows: int
-    inputs: int
-    warps: int
-    stages: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,26 +49,14 @@ class FewTokens:
         assert triton.cdiv(hidden, self.launch.outer.rows) <= COUNTERS - 16
         y = torch.empty_like(flat)
         if tokens:
-            run = _Run(self, flat, weights, _tile_tokens(tokens, row_class), _start)
+            run = _Run(self, flat, weights, _tile_tokens(tokens, row_class), start)
             run.all(norm, residual.reshape(flat.shape), y)
         return y.view(x.shape)
 
     def warm_up(self, weights: ExpertWeights, row_class: int, norm: Norm, dtype: torch.dtype) -> None:
         """Compile what a call with `row_class` and tokens of `dtype` launches, and launch nothing."""
         x = torch.empty(1, weights.router.shape[1], dtype=dtype, device="meta")
-        _Run(self, x, weights, _tile_tokens(1, row_class), _compile).all(norm, x, x)
-
-
-Launcher = Callable[..., None]
-"""Kernel, grid, and the arguments of a kernel."""
-
-
-def _start(kernel: Any, grid: tuple[int, ...], *arguments: object, **options: object) -> None:
-    kernel[grid](*arguments, **options)
-
-
-def _compile(kernel: Any, grid: tuple[int, ...], *arguments: object, **options: object) -> None:
-    kernel.warmup(*arguments, grid=grid, **options)
+        _Run(self, x, weights, _tile_tokens(1, row_class), compile_only).all(norm, x, x)
 
 
 def _tile_tokens(tokens: int, row_class: int) -> int:
@@ -100,8 +76,7 @@ class _Run:
         self._experts, self._top_k = weights.router.shape[0], weights.per_token
         self._width, self._shared_width = weights.down.inputs, weights.shared_down.inputs
         self._listed = min(self._experts, self._tokens * self._top_k)
-        # The interpreter multiplies the bit patterns of bfloat16 operands.
-        self._dot = triton.language.float32 if x.device.type == "cpu" or x.dtype == torch.float32 else _DOTS[x.dtype]
+        self._dot = dot_dtype(x)
         self._dependent = {"PDL": few.launch.dependent} | ({"launch_pdl": True} if few.launch.dependent else {})
         device, tokens = x.device, self._tokens
         self._normed = torch.empty_like(x)
@@ -166,20 +141,3 @@ class _Run:
             FORMAT=layout, SHARED_FORMAT=shared_layout, DOT=self._dot,
             num_warps=block.warps, num_stages=block.stages, **self._dependent,
         )  # fmt: skip
-
-
-_DOTS = {torch.bfloat16: triton.language.bfloat16, torch.float16: triton.language.float16}
-
-
-def operands(matrix: Matrix) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, str]:
-    """codes, block scales, scales and the layout as the kernels name it; what a layout lacks is its codes again."""
-    if isinstance(matrix, DenseMatrix):
-        return matrix.weight, matrix.weight, matrix.weight, "dense"
-    if isinstance(matrix, Fp8Matrix):
-        return matrix.codes, matrix.codes, matrix.scale, "fp8" if matrix.scale.shape[-1] == 1 else "fp8_groups"
-    return matrix.codes, matrix.block_scale, matrix.scale, "nvfp4"
-
-
-def inputs_at_once(block: Block, layout: str) -> int:
-    """A block of inputs has one scale a row where there are groups of 128."""
-    return min(block.inputs, 128) if layout == "fp8_groups" else block.inputs

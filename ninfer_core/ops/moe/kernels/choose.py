@@ -22,7 +22,8 @@ def choose(
     """scores [BLOCK_T, EXPERTS_PADDED] float32 -> `experts` and `shares` [tokens, TOP_K] of these tokens.
 
     A score and its expert become one integer in the order of the contract, so that no two are equal. The share is the
-    softmax over the chosen scores, which is what dividing the probabilities by their sum comes to.
+    softmax over the chosen scores, which is what dividing the probabilities by their sum comes to. Returns the experts,
+    their places in `experts`, and which of these there are.
     """
     TOP_PADDED: tl.constexpr = triton.next_power_of_2(TOP_K)
     expert = tl.arange(0, EXPERTS_PADDED)
@@ -47,6 +48,7 @@ def choose(
     mask = tokens_live[:, None] & (places < TOP_K)[None, :]
     tl.store(experts + offsets, chosen, mask=mask)
     tl.store(shares + offsets, share, mask=mask)
+    return chosen, offsets, mask
 
 
 @triton.jit

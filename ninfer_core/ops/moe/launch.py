@@ -1,0 +1,57 @@
+"""What launches of both kinds share: the shape of a program, and matrices as kernels take them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton.language as tl
+
+from ninfer_core.ops.linear.matrix import DenseMatrix, Fp8Matrix, Matrix
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A launch's tile: matrix rows, inputs at once, and how a program is run."""
+
+    rows: int
+    inputs: int
+    warps: int
+    stages: int
+
+
+def operands(matrix: Matrix) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, str]:
+    """codes, block scales, scales and the layout as the kernels name it; what a layout lacks is its codes again."""
+    if isinstance(matrix, DenseMatrix):
+        return matrix.weight, matrix.weight, matrix.weight, "dense"
+    if isinstance(matrix, Fp8Matrix):
+        return matrix.codes, matrix.codes, matrix.scale, "fp8" if matrix.scale.shape[-1] == 1 else "fp8_groups"
+    return matrix.codes, matrix.block_scale, matrix.scale, "nvfp4"
+
+
+def inputs_at_once(block: Block, layout: str) -> int:
+    """A block of inputs has one scale a row where there are groups of 128."""
+    return min(block.inputs, 128) if layout == "fp8_groups" else block.inputs
+
+
+def dot_dtype(x: torch.Tensor) -> Any:
+    """Dtype of the operands of a dot. Triton's interpreter multiplies the bit patterns of bfloat16 ones."""
+    if x.device.type == "cpu":
+        return tl.float32
+    return {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}[x.dtype]
+
+
+Launcher = Callable[..., None]
+"""Kernel, grid, and the arguments of the kernel."""
+
+
+def start(kernel: Any, grid: tuple[int, ...], *arguments: object, **options: object) -> None:
+    """Launch."""
+    kernel[grid](*arguments, **options)
+
+
+def compile_only(kernel: Any, grid: tuple[int, ...], *arguments: object, **options: object) -> None:
+    """Compile for arguments like these, of which tensors may be on the meta device, and launch nothing."""
+    kernel.warmup(*arguments, grid=grid, **options)

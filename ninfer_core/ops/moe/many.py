@@ -1,0 +1,166 @@
+"""The expert layer for many tokens: the launches of `kernels.many`, and the shared expert as two linear maps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import triton
+
+from ninfer_core.ops.linear.matrix import Matrix
+from ninfer_core.ops.linear.reference import Norm
+from ninfer_core.ops.linear.select import Linear
+from ninfer_core.ops.moe.kernels.many import (
+    choose_kernel,
+    combine_kernel,
+    grouped_inner_kernel,
+    grouped_outer_kernel,
+    order_kernel,
+    prepare_kernel,
+)
+from ninfer_core.ops.moe.launch import Block, Launcher, compile_only, dot_dtype, inputs_at_once, operands, start
+from ninfer_core.ops.moe.weights import ExpertWeights
+
+COUNTS = 16
+"""Where the counts of the experts start in `counters`."""
+ORDER_PAIRS = 1024
+"""Pairs that a program puts in their places."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManyLaunch:
+    """Launch parameters for tiles of `tokens` tokens."""
+
+    tokens: int
+    inner: Block
+    outer: Block
+    choose_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class ManyTokens:
+    """The layer for any number of tokens. `counters` int32 [COUNTS + experts at least] are zero between launches, so
+    that one object serves launches in one order, on one stream."""
+
+    launches: tuple[tuple[int, ManyLaunch], ...]
+    linear: Linear
+    counters: torch.Tensor
+
+    def __call__(
+        self, x: torch.Tensor, weights: ExpertWeights, row_class: int = 0, *, norm: Norm, residual: torch.Tensor
+    ) -> torch.Tensor:
+        """x [..., hidden] -> [..., hidden]; see the package. `launches` are (tokens at most, what to launch)."""
+        flat = x.reshape(-1, x.shape[-1])
+        tokens = flat.shape[0]
+        y = torch.empty_like(flat)
+        if tokens == 0:
+            return y.view(x.shape)
+        run = _Run(flat, weights, self._launch_for(tokens), self.counters, start)
+        normed = run.prepare(norm)
+        run.sort()
+        run.experts()
+        shared = self.linear(self.linear(normed, weights.shared_gate_up, gated=True), weights.shared_down)
+        run.combine(shared, residual.reshape(flat.shape), y)
+        return y.view(x.shape)
+
+    def warm_up(self, weights: ExpertWeights, tokens: int, norm: Norm, dtype: torch.dtype) -> None:
+        """Compile what a call with so many tokens of `dtype` launches, the linear maps not counted."""
+        x = torch.empty(tokens, weights.router.shape[1], dtype=dtype, device="meta")
+        run = _Run(x, weights, self._launch_for(tokens), self.counters, compile_only)
+        run.prepare(norm)
+        run.sort()
+        run.experts()
+        run.combine(x, x, x)
+
+    def _launch_for(self, tokens: int) -> ManyLaunch:
+        return next(launch for most, launch in self.launches if tokens <= most)
+
+
+class _Run:
+    """The temporaries of one call, and its launches in order. Pairs of token and expert are counted token by token,
+    or, in `order`, expert by expert; `offsets` are where the experts start there."""
+
+    def __init__(
+        self, x: torch.Tensor, weights: ExpertWeights, launch: ManyLaunch, counters: torch.Tensor, start: Launcher
+    ) -> None:
+        self._x, self._weights, self._launch, self._counters, self._start = x, weights, launch, counters, start
+        self._tokens, self._hidden = x.shape
+        self._experts, self._top_k = weights.router.shape[0], weights.per_token
+        self._pairs = self._tokens * self._top_k
+        self._experts_padded = triton.next_power_of_2(self._experts)
+        self._normed = torch.empty_like(x)
+        self._openings = torch.empty(self._tokens, device=x.device)
+        self._shares = torch.empty(self._pairs, device=x.device)
+        self._order = torch.empty(self._pairs, dtype=torch.int32, device=x.device)
+        self._offsets = torch.empty(self._experts + 1, dtype=torch.int32, device=x.device)
+        self._parts = x.new_empty(self._pairs, self._hidden)
+
+    def prepare(self, norm: Norm) -> torch.Tensor:
+        """-> the normed tokens."""
+        self._start(
+            prepare_kernel, (self._tokens,), self._x, norm.weight, norm.epsilon, self._weights.shared_gate,
+            self._normed, self._openings,
+            HIDDEN=self._hidden, HIDDEN_PADDED=triton.next_power_of_2(self._hidden), num_warps=4,
+        )  # fmt: skip
+        return self._normed
+
+    def sort(self) -> None:
+        """Choose experts, and put the pairs in their order."""
+        scores = _scores(self._normed, self._weights.router)
+        chosen, ranks = torch.empty_like(self._order), torch.empty_like(self._order)
+        block = self._launch.choose_tokens
+        self._start(
+            choose_kernel, (triton.cdiv(self._tokens, block),),
+            scores, chosen, self._shares, ranks, self._offsets, self._counters, self._counters[COUNTS:], self._tokens,
+            EXPERTS=self._experts, EXPERTS_PADDED=self._experts_padded, TOP_K=self._top_k, BLOCK_T=block,
+            num_warps=block,
+        )  # fmt: skip
+        self._start(
+            order_kernel, (triton.cdiv(self._pairs, ORDER_PAIRS),),
+            chosen, ranks, self._offsets, self._order, self._pairs, BLOCK=ORDER_PAIRS,
+        )  # fmt: skip
+
+    def experts(self) -> None:
+        """What every token gets from each of its experts."""
+        inner = self._x.new_empty(self._pairs, self._weights.down.inputs)
+        block, matrix = self._launch.inner, self._weights.gate_up
+        tiles = min(self._pairs, self._pairs // self._launch.tokens + self._experts)
+        self._start(
+            grouped_inner_kernel, (triton.cdiv(matrix.outputs, block.rows), tiles),
+            self._normed, *operands(matrix)[:3], self._order, self._offsets, inner,
+            HIDDEN=self._hidden, WIDTH=inner.shape[1], TOP_K=self._top_k, **self._tile(block, matrix),
+        )  # fmt: skip
+        block, matrix = self._launch.outer, self._weights.down
+        self._start(
+            grouped_outer_kernel, (triton.cdiv(matrix.outputs, block.rows), tiles),
+            inner, *operands(matrix)[:3], self._order, self._offsets, self._parts,
+            HIDDEN=self._hidden, WIDTH=inner.shape[1], **self._tile(block, matrix),
+        )  # fmt: skip
+
+    def combine(self, shared: torch.Tensor, residual: torch.Tensor, y: torch.Tensor) -> None:
+        """Write residual + the layer to `y`."""
+        self._start(
+            combine_kernel, (self._tokens,), self._parts, self._shares, shared, self._openings, residual, y,
+            HIDDEN=self._hidden, HIDDEN_PADDED=triton.next_power_of_2(self._hidden), TOP_K=self._top_k, num_warps=4,
+        )  # fmt: skip
+
+    def _tile(self, block: Block, matrix: Matrix) -> dict[str, object]:
+        layout = operands(matrix)[3]
+        return {
+            "EXPERTS": self._experts,
+            "EXPERTS_PADDED": self._experts_padded,
+            "BLOCK_T": self._launch.tokens,
+            "BLOCK_N": block.rows,
+            "BLOCK_K": inputs_at_once(block, layout),
+            "FORMAT": layout,
+            "DOT": dot_dtype(self._x),
+            "num_warps": block.warps,
+            "num_stages": block.stages,
+        }
+
+
+def _scores(normed: torch.Tensor, router: torch.Tensor) -> torch.Tensor:
+    """normed [tokens, hidden] -> float32 [tokens, experts]: sums that are not rounded in between."""
+    if normed.device.type != "cuda":
+        return normed.float() @ router.float().T
+    return torch.mm(normed, router.T, out_dtype=torch.float32)
