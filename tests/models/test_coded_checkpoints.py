@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from ninfer_core.api import ArtifactHeader, ArtifactInvalid
 from ninfer_core.artifact import inventory_problems, open_artifact
 from ninfer_core.ops.linear import Fp8Matrix, Matrix, Nvfp4Matrix, dense
 from ninfer_core.plugins import PluginRegistry
+from ninfer_core.testing.tolerances import FP32_LOGITS
 
 CPU = torch.device("cpu")
 E2M1 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0])
@@ -233,6 +235,22 @@ def test_scales_in_blocks_are_kept_by_row(plain: Path, tmp_path: Path) -> None:
     _, weights = loaded(write_pair(plain, tmp_path, "fp8 in blocks")[0])
     matrix = weights.matrices["layers.0.qkv_z"]
     assert isinstance(matrix, Fp8Matrix) and matrix.scale.shape == (matrix.outputs, 2)  # 160 inputs: two blocks
+
+
+@pytest.mark.parametrize("layout", ["modelopt, mixed", "fp8 in blocks"])
+@pytest.mark.parametrize("moe", [False, True])
+def test_a_model_says_with_codes_what_it_says_with_their_numbers(
+    make_checkpoint: Callable[..., Any], tmp_path: Path, layout: str, moe: bool
+) -> None:
+    checkpoint, logits = make_checkpoint(moe=moe, hidden_size=160), []
+    for path in write_pair(checkpoint.path, tmp_path, layout):
+        subject = replace(checkpoint, path=path).subject()
+        run = subject.harness()
+        run.begin(0)
+        prompt = run.prefill(0, list(range(70)))
+        step = run.decode([0], [[3]], [0])
+        logits.append(torch.cat([run.logits(prompt), run.logits(step)[0]]))
+    FP32_LOGITS.check(*logits)
 
 
 def test_what_the_name_of_the_form_is(plain: Path, tmp_path: Path) -> None:
