@@ -31,6 +31,9 @@ def device_context_bytes(device: DeviceInfo) -> int:
     return DEVICE_CONTEXT_BYTES.get(device.compute_capability, OTHER_DEVICE_CONTEXT_BYTES)
 
 
+INPUT_ROWS = 8
+"""The inputs of a round are padded to a multiple of so many rows, so that each kind of them is aligned."""
+
 GRAPH_BYTES_PER_LAYER = 96 * 1024
 """What the driver keeps for one layer of one captured round."""
 
@@ -101,7 +104,7 @@ def row_tensors(geometry: Geometry, capacities: Capacities) -> tuple[TensorSpec,
         ("block_tables", "int32", (rows, table_pages)),
         ("penalty_counts", "int32", (rows, geometry.vocabulary_rows)),
         ("lengths", "int64", (rows,)),
-        ("round_inputs", "int64", (3 * rows,)),
+        ("round_inputs", "int64", (3, ceiling_divide(rows, INPUT_ROWS) * INPUT_ROWS)),
         ("candidates", "int64", (rows, columns)),
         ("seeds", "int64", (rows,)),
         ("top_k", "int64", (rows,)),

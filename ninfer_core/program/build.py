@@ -19,6 +19,7 @@ from ninfer_core.plan.pins import resolve_pinned
 from ninfer_core.plan.sizing import build_shape
 from ninfer_core.plan.units import format_bytes
 from ninfer_core.plugins.registry import PluginRegistry
+from ninfer_core.program.compilation import compiling_only
 from ninfer_core.program.contract import OnPhase, RowRound, RowSetup, Sampling
 from ninfer_core.program.pools import allocate_pools
 from ninfer_core.program.runner import DeviceProgram
@@ -101,11 +102,38 @@ def build_program(
     with _phase("pools", on_phase):
         codec: KVCodec = kv.hook.ninfer_kv_codec(layout=plan.kv_layout)
         pools = allocate_pools(plan, device)
-        workspace = make_workspace(plan.ledger.line("workspace").bytes, device)
-        program = DeviceProgram(plan, model, codec, pools, workspace, device)
+        program = DeviceProgram(plan, model, codec, pools, device)
+    if device.type == "cuda" and plan.kernels == "auto":
+        with _phase("kernels", on_phase):
+            _compile(program, plan)
     with _phase("warm-up", on_phase):
         _warm_up(program, plan, device)
+    if plan.features.cuda_graphs.on:
+        with _phase("graphs", on_phase):
+            program.capture()
+    # Taken last: what compiling, loading and capturing needed on the way has gone back to the driver by then.
+    program.watch(make_workspace(plan.ledger.line("workspace").bytes, device))
     return program
+
+
+def _compile(program: DeviceProgram, plan: ExecutionPlan) -> None:
+    """Compile what prompts of any length and rounds of any size launch."""
+    with compiling_only():
+        for tokens in _PROMPT_LENGTHS:
+            if tokens < min(plan.capacities.prefill_chunk, plan.capacities.max_context):
+                _run_alone(program, tokens)
+        _warm_up(program, plan, torch.device("cuda"))
+
+
+def _run_alone(program: DeviceProgram, tokens: int) -> None:
+    row = program.open_row(RowSetup(tokens, tokens, _WARM_UP_SAMPLING))
+    assert row is not None, "a row does not fit where nothing else is"
+    program.prefill(row, [0] * tokens, last=True)
+    program.close_row(row)
+
+
+_PROMPT_LENGTHS = (1, 2, 7, 8, 16, 17, 32, 48, 64, 65, 100, 112, 128, 129, 256, 300, 304)
+"""Both sides of where operations change their way, odd ones and multiples of 16."""
 
 
 def _warm_up(program: DeviceProgram, plan: ExecutionPlan, device: torch.device) -> None:

@@ -9,7 +9,7 @@ import torch
 
 from ninfer_core.api.artifact import TensorSpec
 from ninfer_core.api.plan import ExecutionPlan
-from ninfer_core.ops.sample import SamplerRows
+from ninfer_core.ops.sample import SamplerTable
 from ninfer_core.plan.memory import kv_planes, record_tensors, row_tensors, state_tensors
 
 
@@ -17,30 +17,22 @@ from ninfer_core.plan.memory import kv_planes, record_tensors, row_tensors, stat
 class RowBuffers:
     """What the device keeps for each state slot between rounds, and the inputs of the round at hand.
 
-    A round of B rows has its inputs in the first 3 B elements of `round_inputs`, so that they arrive in one copy.
+    A round of B rows has its inputs in the first B columns of `round_inputs`, which arrive in one copy.
     """
 
     block_tables: torch.Tensor  # int32 [slots, pages of one context]
     penalty_counts: torch.Tensor  # int32 [slots, vocabulary_rows]
     lengths: torch.Tensor  # int64 [slots]: committed tokens in the KV cache
-    round_inputs: torch.Tensor  # int64 [3 * slots]: slots, candidates to count, columns to fold
+    round_inputs: torch.Tensor  # int64 [3, slots, padded]: slots, candidates to count, columns to fold
     candidates: torch.Tensor  # int64 [slots, columns]: what the last unit offered
     seeds: torch.Tensor  # int64 [slots]
     top_k: torch.Tensor  # int64 [slots]
     sampler: torch.Tensor  # float32 [slots, 5]: temperature, top_p, min_p, presence and frequency penalty
 
-    def sampler_rows(self, slots: torch.Tensor) -> SamplerRows:
-        """The sampler settings of `slots` [rows]."""
-        temperature, top_p, min_p, presence, frequency = self.sampler.index_select(0, slots).unbind(1)
-        return SamplerRows(
-            temperature=temperature,
-            top_p=top_p,
-            top_k=self.top_k.index_select(0, slots),
-            min_p=min_p,
-            presence_penalty=presence,
-            frequency_penalty=frequency,
-            seed=self.seeds.index_select(0, slots),
-        )
+    @property
+    def sampler_table(self) -> SamplerTable:
+        """The sampler settings of all slots."""
+        return SamplerTable(self.sampler, self.top_k, self.seeds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,15 @@ import torch
 from ninfer_core.api.kv import KVCodec
 from ninfer_core.api.model import ForwardBatch, Model, RecurrentState
 from ninfer_core.api.plan import ExecutionPlan
-from ninfer_core.ops.sample import count_tokens, sample
-from ninfer_core.program.cache import PagedCache, attention_routes
+from ninfer_core.program.cache import PagedCache
 from ninfer_core.program.contract import RowRound, RowSetup, Sampling, Unit, UnitByUnit
+from ninfer_core.program.graphs import capture_rounds
 from ninfer_core.program.pages import PagePool
 from ninfer_core.program.pools import Pools
 from ninfer_core.program.reservations import Reservation, release_row, reserve_row
+from ninfer_core.program.rounds import LaunchedRounds, Rounds
 from ninfer_core.program.slots import SlotPool
+from ninfer_core.program.transfer import make_transfer
 from ninfer_core.program.workspace import Workspace
 
 
@@ -51,31 +53,25 @@ class _Row:
 class DeviceProgram(UnitByUnit):
     """Implements `ninfer_core.program.contract.Program` over a family's model. A row is named by its state slot."""
 
-    def __init__(
-        self,
-        plan: ExecutionPlan,
-        model: Model,
-        codec: KVCodec,
-        pools: Pools,
-        workspace: Workspace,
-        device: torch.device,
-    ) -> None:
+    def __init__(self, plan: ExecutionPlan, model: Model, codec: KVCodec, pools: Pools, device: torch.device) -> None:
         assert plan.capacities.draft_tokens == 0, "rounds of more than one column need a drafter"
+        capacities = plan.capacities
         self._model = model
-        self._attention = attention_routes(plan, codec, device, kernels="auto")
         self._pools = pools
-        self._workspace = workspace
         self._device = device
-        self._columns = 1 + plan.capacities.draft_tokens
-        self._token_domain = plan.token_domain
-        self._prefill_chunk = plan.capacities.prefill_chunk
-        self.pages = PagePool(pages=plan.capacities.kv_pages, page_tokens=plan.capacities.page_tokens)
-        self.slots = SlotPool(plan.capacities.state_slots)
+        self._columns = 1 + capacities.draft_tokens
+        self._prefill_chunk = capacities.prefill_chunk
+        self._max_context = capacities.max_context
+        self._most_rows = capacities.max_concurrency
+        self.pages = PagePool(pages=capacities.kv_pages, page_tokens=capacities.page_tokens)
+        self.slots = SlotPool(capacities.state_slots)
         self._rows: dict[int, _Row] = {}
-        slots = plan.capacities.state_slots
-        self._slot_index = torch.arange(slots, device=device)
-        self._column_index = torch.arange(self._columns, device=device)
-        self._staging = torch.zeros(3 * slots, dtype=torch.int64, pin_memory=device.type == "cuda")
+        self._launched = LaunchedRounds(plan, model, codec, pools, device)
+        self._rounds: Rounds = self._launched
+        self._transfer = make_transfer(device, self._most_rows * self._columns)
+        self._workspace: Workspace | None = None
+        # Two to a row, of which the first is used: a view of one element is aligned wherever it begins.
+        self._slot_index = torch.arange(capacities.state_slots, device=device).repeat_interleave(2).view(-1, 2)
 
     @property
     def runs_ahead(self) -> bool:
@@ -84,6 +80,15 @@ class DeviceProgram(UnitByUnit):
     @property
     def open_rows(self) -> int:
         return len(self._rows)
+
+    @torch.inference_mode()
+    def capture(self) -> None:
+        """Rounds of every size are one launch each from here on. All of them have been run before."""
+        self._rounds = capture_rounds(self._launched, self._most_rows, self._max_context)
+
+    def watch(self, workspace: Workspace) -> None:
+        """Have what temporaries take checked from here on."""
+        self._workspace = workspace
 
     @torch.inference_mode()
     def open_row(self, setup: RowSetup) -> int | None:
@@ -101,49 +106,49 @@ class DeviceProgram(UnitByUnit):
         """Commit the next chunk; with `last`, draw the first candidate from its final column."""
         state = self._rows[row]
         assert state.length + len(token_ids) <= state.setup.prompt_tokens, "the chunk goes on behind the prompt"
-        hidden, length = self._run(row, torch.tensor(tuple(token_ids), dtype=torch.int64, device=self._device))
+        hidden, length = self._run(row, self._transfer.token_ids(token_ids))
         if not last:
-            return lambda: ((),)
+            return self._transfer.done()
         assert state.length == state.setup.prompt_tokens, "the last chunk ends before the prompt does"
-        slots = self._slot_index[row : row + 1]
-        candidates = self._sample(hidden[:, -1], slots, length)
+        slots = self._slots(row)
+        candidates = self._launched.sample(hidden[:, -1], slots, length)
         self._pools.rows.lengths.index_copy_(0, slots, length)
         state.offered = 1
-        self._workspace.check()
-        return lambda: ((int(candidates.item()),),)
+        if self._workspace is not None:
+            self._workspace.check()
+        return self._transfer.yielded(candidates)
 
     @torch.inference_mode()
     def launch_decode(self, rows: Sequence[RowRound]) -> Unit:
         """Fold N of every row, then run one column of each in one batch of exactly these rows."""
-        inputs: tuple[list[int], list[int], list[int]] = ([], [], [])
         context_tokens = 0
+        inputs: list[tuple[int, int, int]] = []
         for each in rows:
             state = self._rows[each.row]
-            for values, value in zip(inputs, (each.row, *state.take(each.accepted)), strict=True):
-                values.append(value)
+            inputs.append((each.row, *state.take(each.accepted)))
             state.in_flight = True
             state.offered = self._columns
             context_tokens = max(context_tokens, state.length + self._columns)
-        self._upload(inputs)
-        candidates = self._round(len(rows), context_tokens)
-        return lambda: tuple(tuple(row) for row in candidates.tolist())
+        padding = [(0, 0, 0)] * (self._pools.rows.round_inputs.shape[1] - len(inputs))
+        self._transfer.upload(torch.tensor([*zip(*inputs, *padding, strict=True)]), self._pools.rows.round_inputs)
+        return self._transfer.yielded(self._rounds.run(len(rows), context_tokens))
 
     @torch.inference_mode()
     def launch_control(self, row: RowRound, token_ids: Sequence[int]) -> Unit:
         """See the Protocol. The tokens are run as a prompt's are, since all of them are committed."""
-        state, rows = self._rows[row.row], self._pools.rows
-        slots = self._slot_index[row.row : row.row + 1]
+        state, buffers = self._rows[row.row], self._pools.rows
+        slots = self._slots(row.row)
         counted, folded = (torch.full_like(slots, number) for number in state.take(row.accepted))
-        anchor, lengths = self._fold(slots, counted, folded)
+        begun = self._launched.start(torch.stack((slots, counted, folded)), self._launched.slot_state, self._columns)
         if state.in_flight:
-            self._model.fold(self._recurrent(slots, lengths, folded))
-        forced = torch.tensor(tuple(token_ids), dtype=torch.int64, device=self._device)
-        for columns in torch.split(torch.cat((anchor[0], forced[:-1])), self._prefill_chunk):
+            self._model.fold(self._recurrent(slots, begun.lengths, folded))
+        forced = self._transfer.token_ids(token_ids)
+        for columns in torch.split(torch.cat((begun.anchors[0], forced[:-1])), self._prefill_chunk):
             _, length = self._run(row.row, columns)
-        rows.lengths.index_copy_(0, slots, length)
-        rows.candidates[row.row, 0] = forced[-1]
+        buffers.lengths.index_copy_(0, slots, length)
+        buffers.candidates[row.row, :1].copy_(forced[-1:])
         state.in_flight, state.offered, state.forced = False, 1, True
-        return lambda: ((),)
+        return self._transfer.done()
 
     @torch.inference_mode()
     def close_row(self, row: int) -> None:
@@ -155,6 +160,10 @@ class DeviceProgram(UnitByUnit):
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
 
+    def _slots(self, row: int) -> torch.Tensor:
+        """The one slot of the row, int64 [1]."""
+        return self._slot_index[row, :1]
+
     def _run(self, row: int, token_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Run and commit the next columns of a row: token_ids [columns] -> hidden [1, columns, hidden_size], and the
         length [1] that the row has now."""
@@ -163,10 +172,10 @@ class DeviceProgram(UnitByUnit):
         assert 1 <= columns <= self._prefill_chunk, f"a chunk of {columns} columns"
         assert start + columns <= state.setup.reserved_tokens, f"{start} + {columns} tokens in the row"
         state.length += columns
-        slots = self._slot_index[row : row + 1]
+        slots = self._slots(row)
         positions = torch.arange(start, state.length, device=self._device).view(1, columns)
         cache = PagedCache(
-            self._attention.prefill,
+            self._launched.attention.prefill,
             self._pools.planes,
             self._pools.rows.block_tables[row : row + 1],
             positions[:, 0],
@@ -181,70 +190,22 @@ class DeviceProgram(UnitByUnit):
         return self._model.prefill(batch), positions[:, -1] + 1
 
     def _initialise(self, slot: int, pages: tuple[int, ...], sampling: Sampling) -> None:
-        rows = self._pools.rows
+        rows, upload = self._pools.rows, self._transfer.upload
         for array in self._pools.state.values():
             array[:, slot].zero_()
         rows.penalty_counts[slot].zero_()
         rows.lengths[slot].zero_()
-        rows.block_tables[slot, : len(pages)] = torch.tensor(pages, dtype=torch.int32)
-        rows.sampler[slot] = torch.tensor(
-            (
-                sampling.temperature,
-                sampling.top_p,
-                sampling.min_p,
-                sampling.presence_penalty,
-                sampling.frequency_penalty,
-            )
+        upload(torch.tensor(pages, dtype=torch.int32), rows.block_tables[slot, : len(pages)])
+        numbers = (
+            sampling.temperature,
+            sampling.top_p,
+            sampling.min_p,
+            sampling.presence_penalty,
+            sampling.frequency_penalty,
         )
-        rows.top_k[slot] = sampling.top_k
-        rows.seeds[slot] = _signed(sampling.seed)
-
-    def _upload(self, inputs: tuple[list[int], ...]) -> None:
-        """The one copy to the device. The staging buffer is free again: the last round's result has been waited for."""
-        flat = torch.tensor(inputs, dtype=torch.int64).view(-1)
-        staged = self._staging[: flat.numel()]
-        staged.copy_(flat)
-        self._pools.rows.round_inputs[: flat.numel()].copy_(staged, non_blocking=True)
-
-    def _round(self, count: int, context_tokens: int) -> torch.Tensor:
-        """The device's part of a round of `count` rows: -> candidates [rows, columns]. Reads nothing back."""
-        rows = self._pools.rows
-        slots, counted, folded = rows.round_inputs[: 3 * count].view(3, count).unbind(0)
-        anchors, lengths = self._fold(slots, counted, folded)
-        block_table = rows.block_tables.index_select(0, slots)
-        cache = PagedCache(self._attention.decode, self._pools.planes, block_table, lengths, context_tokens)
-        positions = lengths.unsqueeze(1) + self._column_index
-        batch = ForwardBatch(
-            token_ids=anchors,
-            positions=positions.expand(3, count, self._columns),
-            cache=cache,
-            state=self._recurrent(slots, lengths, folded),
-        )
-        hidden = self._model.decode(batch)
-        return self._sample(hidden[:, -1], slots, lengths + self._columns)
-
-    def _fold(
-        self, slots: torch.Tensor, counted: torch.Tensor, folded: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Take candidates into counters and cache, all int64 [rows]: -> anchors [rows, 1], lengths [rows]. Recurrent
-        state is left to the model. A forced anchor, of which nothing is counted, is the first candidate."""
-        rows = self._pools.rows
-        previous = rows.candidates.index_select(0, slots)
-        temperature = rows.sampler.index_select(0, slots)[:, 0]
-        count_tokens(rows.penalty_counts, slots, previous, counted, temperature)
-        lengths = rows.lengths.index_select(0, slots) + folded
-        rows.lengths.index_copy_(0, slots, lengths)
-        return previous.gather(1, (counted - 1).clamp(min=0).unsqueeze(1)), lengths
-
-    def _sample(self, hidden: torch.Tensor, slots: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """hidden [rows, hidden_size] -> the next candidates [rows, 1], kept in the rows' buffers as well."""
-        rows = self._pools.rows
-        logits = self._model.logits(hidden)
-        parameters = rows.sampler_rows(slots)
-        tokens = sample(logits, parameters, rows.penalty_counts, slots, positions, self._token_domain)
-        candidates = tokens.unsqueeze(1)
-        rows.candidates.index_copy_(0, slots, candidates)
-        return candidates
+        upload(torch.tensor(numbers), rows.sampler[slot])
+        upload(torch.tensor([sampling.top_k]), rows.top_k[slot : slot + 1])
+        upload(torch.tensor([_signed(sampling.seed)]), rows.seeds[slot : slot + 1])
 
     def _recurrent(self, slots: torch.Tensor, lengths: torch.Tensor, accepted: torch.Tensor) -> RecurrentState:
         return RecurrentState(self._pools.state, self._pools.records, slots, lengths, accepted)

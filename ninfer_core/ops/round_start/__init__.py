@@ -1,0 +1,29 @@
+"""The beginning of a decode round: how many candidates of every row were taken becomes counters, lengths and inputs.
+
+For every row, with its slot s, N = counted and F = folded:
+
+    penalty_counts[s, candidates[s, i]] += 1        i in [0, N), unless the row is greedy
+    lengths[s]  ← lengths[s] + F
+    anchor      = candidates[s, max(N − 1, 0)]      the last candidate taken; a forced one, of which nothing counts
+    position    = lengths[s] + column               of every new column
+    block_table = block_tables[s]
+
+    inputs         [3, rows]                    int64: slots (all different), counted, folded
+    candidates     [slots, columns]             int64: what the last unit offered
+    lengths        [slots]                      int64, written
+    block_tables   [slots, blocks]              int32
+    penalty_counts [slots, vocabulary_rows]     int32, written
+    table          `ops.sample.SamplerTable`
+    RoundInputs    anchors int64 [rows, 1], lengths int64 [rows], positions int64 [rows, columns], chosen_positions
+                   int64 [rows, columns]: index in the sequence of the token that each column chooses, block_table int32
+                   [rows, blocks]
+
+Nothing else is written; slots that are not named are not touched.
+"""
+
+from __future__ import annotations
+
+from ninfer_core.ops.round_start.reference import RoundInputs, SlotState, start_round
+from ninfer_core.ops.round_start.select import StartRound, select
+
+__all__ = ["RoundInputs", "SlotState", "StartRound", "select", "start_round"]

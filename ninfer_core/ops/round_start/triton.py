@@ -1,0 +1,103 @@
+"""The beginning of a round in one launch."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from ninfer_core.ops.round_start.reference import RoundInputs, SlotState
+
+BLOCK_TABLE_ENTRIES = 1024
+"""Entries of a block table that one program copies."""
+ALIGNED_ROWS = 8
+"""Rows whose numbers fill a multiple of 16 bytes."""
+
+
+def start_round(inputs: torch.Tensor, state: SlotState, columns: int) -> RoundInputs:
+    """inputs [3, rows] -> the inputs of `columns` new columns; see the package."""
+    rows, blocks = inputs.shape[1], state.block_tables.shape[1]
+    device = inputs.device
+    # One allocation, each part aligned: what reads them is compiled once for every number of rows.
+    padded = triton.cdiv(rows, ALIGNED_ROWS) * ALIGNED_ROWS
+    numbers = torch.empty((2 + 2 * columns) * padded, dtype=torch.int64, device=device)
+    anchors, lengths, positions, chosen = numbers.split([padded, padded, columns * padded, columns * padded])
+    block_table = torch.empty(rows, blocks, dtype=torch.int32, device=device)
+    start_kernel[(rows, triton.cdiv(blocks, BLOCK_TABLE_ENTRIES))](
+        inputs,
+        state.candidates,
+        state.lengths,
+        state.block_tables,
+        state.penalty_counts,
+        state.table.numbers,
+        anchors,
+        lengths,
+        positions,
+        chosen,
+        block_table,
+        inputs.stride(0),
+        blocks,
+        state.penalty_counts.shape[1],
+        state.table.numbers.stride(0),
+        OFFERED=state.candidates.shape[1],
+        COLUMNS=columns,
+        MOST_COLUMNS=triton.next_power_of_2(max(columns, state.candidates.shape[1])),
+        ENTRIES=BLOCK_TABLE_ENTRIES,
+        num_warps=4,
+    )
+    return RoundInputs(
+        anchors=anchors[:rows].view(rows, 1),
+        lengths=lengths[:rows],
+        positions=positions[: rows * columns].view(rows, columns),
+        chosen_positions=chosen[: rows * columns].view(rows, columns),
+        block_table=block_table,
+    )
+
+
+@triton.jit(do_not_specialize=["inputs_stride", "blocks", "vocabulary_rows"])
+def start_kernel(
+    inputs,
+    candidates,
+    lengths,
+    block_tables,
+    penalty_counts,
+    sampler_numbers,
+    out_anchors,
+    out_lengths,
+    out_positions,
+    out_chosen,
+    out_block_table,
+    inputs_stride,
+    blocks,
+    vocabulary_rows,
+    numbers_stride,
+    OFFERED: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    MOST_COLUMNS: tl.constexpr,
+    ENTRIES: tl.constexpr,
+):
+    """Grid (rows, pieces of a block table): every program copies its piece, the first of a row does the rest."""
+    row = tl.program_id(0)
+    piece = tl.program_id(1)
+    slot = tl.load(inputs + row)
+    entry = piece * ENTRIES + tl.arange(0, ENTRIES)
+    page = tl.load(block_tables + slot * blocks + entry, mask=entry < blocks)
+    tl.store(out_block_table + row.to(tl.int64) * blocks + entry, page, mask=entry < blocks)
+    if piece == 0:
+        counted = tl.load(inputs + inputs_stride + row)
+        folded = tl.load(inputs + 2 * inputs_stride + row)
+        column = tl.arange(0, MOST_COLUMNS)
+        token = tl.load(candidates + slot * OFFERED + column, mask=column < OFFERED, other=0)
+        temperature = tl.load(sampler_numbers + slot * numbers_stride)
+        added = tl.where(temperature > 0, counted, 0)
+        counters = penalty_counts + slot * vocabulary_rows + token
+        one = tl.full([MOST_COLUMNS], 1, tl.int32)
+        tl.atomic_add(counters, one, mask=column < tl.minimum(added, OFFERED), sem="relaxed")
+        last = tl.maximum(counted - 1, 0)
+        tl.store(out_anchors + row, tl.load(candidates + slot * OFFERED + last))
+        length = tl.load(lengths + slot) + folded
+        tl.store(lengths + slot, length)
+        tl.store(out_lengths + row, length)
+        position = length + column
+        tl.store(out_positions + row * COLUMNS + column, position, mask=column < COLUMNS)
+        tl.store(out_chosen + row * COLUMNS + column, position + 1, mask=column < COLUMNS)
