@@ -9,7 +9,7 @@ import triton
 
 from ninfer_core.ops.linear.reference import Norm
 from ninfer_core.ops.moe.kernels.few import inner_kernel, outer_kernel, route_kernel
-from ninfer_core.ops.moe.launch import Block, Launcher, compile_only, dot_dtype, inputs_at_once, operands, start
+from ninfer_core.ops.moe.launch import Block, Launcher, compile_only, inputs_at_once, operands, padded_experts, start
 from ninfer_core.ops.moe.weights import ExpertWeights
 
 TILE_TOKENS = 16
@@ -76,7 +76,6 @@ class _Run:
         self._experts, self._top_k = weights.router.shape[0], weights.per_token
         self._width, self._shared_width = weights.down.inputs, weights.shared_down.inputs
         self._listed = min(self._experts, self._tokens * self._top_k)
-        self._dot = dot_dtype(x)
         self._dependent = {"PDL": few.launch.dependent} | ({"launch_pdl": True} if few.launch.dependent else {})
         device, tokens = x.device, self._tokens
         self._normed = torch.empty_like(x)
@@ -85,7 +84,7 @@ class _Run:
         self._shares = torch.empty(tokens, self._top_k, device=device)
         self._openings = torch.empty(tokens, device=device)
         self._shared_inner = x.new_empty(tokens, self._shared_width)
-        self._slots = torch.empty(1 + triton.next_power_of_2(self._experts), dtype=torch.int32, device=device)
+        self._slots = torch.empty(1 + padded_experts(self._experts), dtype=torch.int32, device=device)
         self._inner = x.new_empty(tokens * self._top_k, self._width)
         self._parts = torch.empty(tokens * (self._top_k + 1), self._hidden, device=device)
 
@@ -105,12 +104,11 @@ class _Run:
             self._x, norm.weight, norm.epsilon, weights.router, weights.shared_gate, codes, block_scale, scale,
             self._normed, self._scores, self._chosen, self._shares, self._openings, self._shared_inner, self._slots,
             self._counters, self._tokens,
-            HIDDEN=self._hidden, EXPERTS=self._experts, EXPERTS_PADDED=triton.next_power_of_2(self._experts),
+            HIDDEN=self._hidden, EXPERTS=self._experts, EXPERTS_PADDED=padded_experts(self._experts),
             TOP_K=self._top_k, SHARED_WIDTH=self._shared_width, HIDDEN_PADDED=triton.next_power_of_2(self._hidden),
             PAIRS_PADDED=triton.next_power_of_2(self._block_tokens * self._top_k),
-            BLOCK_T=TILE_TOKENS, ROUTER_N=self._launch.router_rows, SHARED_N=block.rows, ROUTER_K=block.inputs,
-            SHARED_K=inputs_at_once(block, layout), FORMAT=layout, DOT=self._dot,
-            num_warps=block.warps, num_stages=block.stages, **self._dependent,
+            BLOCK_T=TILE_TOKENS, ROUTER_N=self._launch.router_rows, ROUTER_K=block.inputs,
+            **block.program(TILE_TOKENS, self._x, layout), **self._dependent,
         )  # fmt: skip
 
     def _inner_values(self) -> None:
@@ -120,9 +118,7 @@ class _Run:
             inner_kernel, (triton.cdiv(2 * self._width, block.rows), self._listed),
             self._normed, codes, block_scale, scale, self._chosen, self._slots, self._inner, self._tokens,
             HIDDEN=self._hidden, WIDTH=self._width, TOP_K=self._top_k,
-            BLOCK_T=self._block_tokens, BLOCK_N=block.rows, BLOCK_K=inputs_at_once(block, layout),
-            FORMAT=layout, DOT=self._dot,
-            num_warps=block.warps, num_stages=block.stages, **self._dependent,
+            BLOCK_T=self._block_tokens, **block.program(self._block_tokens, self._x, layout), **self._dependent,
         )  # fmt: skip
 
     def _outputs(self, residual: torch.Tensor, y: torch.Tensor) -> None:
@@ -136,8 +132,7 @@ class _Run:
             self._chosen, self._shares, self._openings, self._slots, self._parts, residual, y,
             self._counters, self._tokens,
             HIDDEN=self._hidden, WIDTH=self._width, SHARED_WIDTH=self._shared_width, TOP_K=self._top_k,
-            BLOCK_T=self._block_tokens, BLOCK_N=block.rows, BLOCK_K=inputs_at_once(block, layout),
-            SHARED_K=inputs_at_once(block, shared_layout), BLOCK_SUM=self._launch.sum_tokens,
-            FORMAT=layout, SHARED_FORMAT=shared_layout, DOT=self._dot,
-            num_warps=block.warps, num_stages=block.stages, **self._dependent,
+            BLOCK_T=self._block_tokens, SHARED_K=inputs_at_once(block, shared_layout), SHARED_FORMAT=shared_layout,
+            BLOCK_SUM=self._launch.sum_tokens,
+            **block.program(self._block_tokens, self._x, layout), **self._dependent,
         )  # fmt: skip

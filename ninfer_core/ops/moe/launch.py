@@ -11,6 +11,11 @@ import triton.language as tl
 
 from ninfer_core.ops.linear.matrix import DenseMatrix, Fp8Matrix, Matrix
 
+SHARED_BYTES = 200 * 1024
+"""Of the shared memory of a multiprocessor, what the stages of a program may take."""
+LEAST_EXPERTS = 128
+"""A histogram has at least as many bins as a program has threads."""
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -20,6 +25,29 @@ class Block:
     inputs: int
     warps: int
     stages: int
+
+    def program(self, tokens: int, x: torch.Tensor, layout: str) -> dict[str, object]:
+        """Options of a launch over tiles of `tokens` tokens: as many of the stages as fit."""
+        stage = (tokens * x.element_size() + self.rows * WEIGHT_BITS.get(layout, 8 * x.element_size()) // 8) * (
+            inputs_at_once(self, layout)
+        )
+        stages = max(1, min(self.stages, SHARED_BYTES // stage))
+        return {
+            "BLOCK_N": self.rows,
+            "BLOCK_K": inputs_at_once(self, layout),
+            "FORMAT": layout,
+            "DOT": dot_dtype(x),
+            "num_warps": self.warps,
+            "num_stages": stages,
+        }
+
+
+WEIGHT_BITS = {"fp8": 8, "fp8_groups": 8, "nvfp4": 4}
+
+
+def padded_experts(experts: int) -> int:
+    """Experts as a kernel has them in a tensor."""
+    return max(LEAST_EXPERTS, 1 << (experts - 1).bit_length())
 
 
 def operands(matrix: Matrix) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, str]:

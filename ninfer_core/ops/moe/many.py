@@ -18,7 +18,7 @@ from ninfer_core.ops.moe.kernels.many import (
     order_kernel,
     prepare_kernel,
 )
-from ninfer_core.ops.moe.launch import Block, Launcher, compile_only, dot_dtype, inputs_at_once, operands, start
+from ninfer_core.ops.moe.launch import Block, Launcher, compile_only, operands, padded_experts, start
 from ninfer_core.ops.moe.weights import ExpertWeights
 
 COUNTS = 16
@@ -87,7 +87,7 @@ class _Run:
         self._tokens, self._hidden = x.shape
         self._experts, self._top_k = weights.router.shape[0], weights.per_token
         self._pairs = self._tokens * self._top_k
-        self._experts_padded = triton.next_power_of_2(self._experts)
+        self._experts_padded = padded_experts(self._experts)
         self._normed = torch.empty_like(x)
         self._openings = torch.empty(self._tokens, device=x.device)
         self._shares = torch.empty(self._pairs, device=x.device)
@@ -145,17 +145,11 @@ class _Run:
         )  # fmt: skip
 
     def _tile(self, block: Block, matrix: Matrix) -> dict[str, object]:
-        layout = operands(matrix)[3]
         return {
             "EXPERTS": self._experts,
             "EXPERTS_PADDED": self._experts_padded,
             "BLOCK_T": self._launch.tokens,
-            "BLOCK_N": block.rows,
-            "BLOCK_K": inputs_at_once(block, layout),
-            "FORMAT": layout,
-            "DOT": dot_dtype(self._x),
-            "num_warps": block.warps,
-            "num_stages": block.stages,
+            **block.program(self._launch.tokens, self._x, operands(matrix)[3]),
         }
 
 

@@ -8,6 +8,7 @@ import torch
 
 from ninfer_core.ops.linear.reference import Norm
 from ninfer_core.ops.linear.select import Kernels
+from ninfer_core.ops.linear.select import select as select_linear
 from ninfer_core.ops.moe.reference import feed_forward
 from ninfer_core.ops.moe.weights import ExpertWeights
 
@@ -21,5 +22,10 @@ class FeedForward(Protocol):
 
 
 def select(device: torch.device, kernels: Kernels) -> FeedForward:
-    """What to call on `device`: chosen once, while a model is built."""
-    return feed_forward
+    """What to call on `device`: chosen once, while a model is built. Triton on CUDA, unless the reference is asked
+    for."""
+    if device.type != "cuda" or kernels == "reference":
+        return feed_forward
+    from ninfer_core.ops.moe.routes import kernel_routes
+
+    return kernel_routes(device, select_linear(device, kernels), dependent=False)

@@ -50,9 +50,9 @@ def route_kernel(
     PAIRS_PADDED: tl.constexpr,
     BLOCK_T: tl.constexpr,
     ROUTER_N: tl.constexpr,
-    SHARED_N: tl.constexpr,
     ROUTER_K: tl.constexpr,
-    SHARED_K: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
     FORMAT: tl.constexpr,
     DOT: tl.constexpr,
     PDL: tl.constexpr,
@@ -97,14 +97,14 @@ def route_kernel(
             opening = tl.sum(value.to(tl.float32) * gate, 0)
             tl.store(openings + index, 1.0 / (1.0 + tl.exp(-opening)))
     else:
-        first = (program - ROUTERS - BLOCK_T) * (SHARED_N // 2)
-        rows, rows_live = gated_rows(first, SHARED_WIDTH, SHARED_N)
+        first = (program - ROUTERS - BLOCK_T) * (BLOCK_N // 2)
+        rows, rows_live = gated_rows(first, SHARED_WIDTH, BLOCK_N)
         sums, squares = product(
             x, offsets, live, norm_weight, codes, block_scale, scale, rows, rows_live,
-            HIDDEN, BLOCK_T, SHARED_N, SHARED_K, FORMAT, True, DOT,
+            HIDDEN, BLOCK_T, BLOCK_N, BLOCK_K, FORMAT, True, DOT,
         )  # fmt: skip
-        value = gated(sums * tl.rsqrt(squares / HIDDEN + epsilon)[:, None], BLOCK_T, SHARED_N)
-        output = first + tl.arange(0, SHARED_N // 2)
+        value = gated(sums * tl.rsqrt(squares / HIDDEN + epsilon)[:, None], BLOCK_T, BLOCK_N)
+        output = first + tl.arange(0, BLOCK_N // 2)
         place = shared_inner + token[:, None] * SHARED_WIDTH + output[None, :]
         mask = live[:, None] & (output < SHARED_WIDTH)[None, :]
         tl.store(place, value.to(shared_inner.dtype.element_ty), mask=mask)

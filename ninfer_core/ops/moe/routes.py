@@ -1,0 +1,80 @@
+"""The kernels by number of tokens, and the table of their launch parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from ninfer_core.ops.linear.reference import Norm
+from ninfer_core.ops.linear.select import Linear
+from ninfer_core.ops.moe.few import COUNTERS, MOST_TOKENS, FewLaunch, FewTokens
+from ninfer_core.ops.moe.launch import Block
+from ninfer_core.ops.moe.many import COUNTS, ManyLaunch, ManyTokens
+from ninfer_core.ops.moe.weights import ExpertWeights
+
+MOST_EXPERTS = 4096
+"""Experts that there are counters for."""
+
+FEW = FewLaunch(
+    route=Block(rows=32, inputs=256, warps=4, stages=3),
+    inner=Block(rows=64, inputs=128, warps=4, stages=5),
+    outer=Block(rows=32, inputs=256, warps=4, stages=2),
+    router_rows=8,
+    sum_tokens=8,
+    dependent=False,
+)
+"""Measured on an H200 with 256 experts of 512 · 2048, eight to a token."""
+
+MANY = (
+    (
+        4096,
+        ManyLaunch(
+            tokens=64,
+            inner=Block(rows=256, inputs=64, warps=4, stages=3),
+            outer=Block(rows=256, inputs=64, warps=4, stages=3),
+            choose_tokens=8,
+        ),
+    ),
+    (
+        1 << 62,
+        ManyLaunch(
+            tokens=128,
+            inner=Block(rows=256, inputs=64, warps=8, stages=3),
+            outer=Block(rows=256, inputs=64, warps=8, stages=3),
+            choose_tokens=8,
+        ),
+    ),
+)
+"""By tokens at most: the groups of a longer prefill fill larger tiles."""
+
+
+@dataclass(frozen=True, slots=True)
+class ByTokens:
+    """Implements `FeedForward`. A decode, whose tokens are at most its row class, always gets the same route."""
+
+    few: FewTokens
+    many: ManyTokens
+
+    def __call__(
+        self, x: torch.Tensor, weights: ExpertWeights, row_class: int = 0, *, norm: Norm, residual: torch.Tensor
+    ) -> torch.Tensor:
+        """See the package."""
+        tokens = x.numel() // x.shape[-1]
+        route = self.few if max(tokens, row_class) <= MOST_TOKENS else self.many
+        return route(x, weights, row_class, norm=norm, residual=residual)
+
+    def warm_up(
+        self, weights: ExpertWeights, norm: Norm, dtype: torch.dtype, *, row_class: int, prefill_tokens: int
+    ) -> None:
+        """Compile the kernels of decodes of `row_class` and of prefills of `prefill_tokens` of `dtype`. `weights` and
+        `norm` may be on the meta device."""
+        self.few.warm_up(weights, row_class, norm, dtype)
+        self.many.warm_up(weights, prefill_tokens, norm, dtype)
+
+
+def kernel_routes(device: torch.device, linear: Linear, *, dependent: bool) -> ByTokens:
+    """`dependent`: whether a launch may begin while the one before it ends."""
+    few = FewTokens(replace(FEW, dependent=dependent), torch.zeros(COUNTERS, dtype=torch.int32, device=device))
+    counters = torch.zeros(COUNTS + MOST_EXPERTS, dtype=torch.int32, device=device)
+    return ByTokens(few, ManyTokens(MANY, linear, counters))

@@ -1,0 +1,180 @@
+"""The kernels of the expert layer against the layer in float64, with the experts that the kernels chose: on a CUDA
+device, or in Triton's interpreter."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from torch.nn import functional
+
+from ninfer_core.ops import moe
+from ninfer_core.ops.linear import DenseMatrix, Fp8Matrix, Matrix, Norm, dense, encode_fp8, encode_nvfp4, linear
+from ninfer_core.testing.tolerances import BF16_LAYER, FP32_OPERATION
+
+EXPERTS, TOP_K, HIDDEN, WIDTH, SHARED_WIDTH = 6, 3, 160, 32, 48
+EPSILON = 1e-6
+FORMATS = ["dense", "fp8", "fp8_groups", "nvfp4"]
+
+
+def encode(weight: torch.Tensor, layout: str) -> Matrix:
+    if layout == "dense":
+        return DenseMatrix(weight)
+    if layout == "nvfp4":
+        return encode_nvfp4(weight)
+    matrix = encode_fp8(weight)
+    if layout == "fp8":
+        return matrix
+    groups = -(-weight.shape[-1] // 128)
+    factors = torch.rand(*matrix.scale.shape[:-1], groups, device=weight.device) + 0.5
+    return Fp8Matrix(matrix.codes, matrix.scale * factors)
+
+
+def make_weights(
+    device: torch.device, layout: str = "dense", shared_layout: str | None = None, dtype: torch.dtype = torch.float32
+) -> moe.ExpertWeights:
+    def matrix(form: str, *shape: int) -> Matrix:
+        return encode((torch.randn(*shape) / shape[-1] ** 0.5).to(device, dtype), form)
+
+    shared = layout if shared_layout is None else shared_layout
+    return moe.ExpertWeights(
+        router=torch.randn(EXPERTS, HIDDEN).to(device, dtype),
+        gate_up=matrix(layout, EXPERTS, 2 * WIDTH, HIDDEN),
+        down=matrix(layout, EXPERTS, HIDDEN, WIDTH),
+        shared_gate=(torch.randn(1, HIDDEN) / HIDDEN**0.5).to(device, dtype),
+        shared_gate_up=matrix(shared, 2 * SHARED_WIDTH, HIDDEN),
+        shared_down=matrix(shared, HIDDEN, SHARED_WIDTH),
+        per_token=TOP_K,
+    )
+
+
+def make_norm(device: torch.device) -> Norm:
+    return Norm(torch.randn(HIDDEN, device=device) * 0.1, EPSILON)
+
+
+def oracle(x: torch.Tensor, weights: moe.ExpertWeights, norm: Norm, residual: torch.Tensor) -> torch.Tensor:
+    """The formula of the package in float64; experts by its own scores."""
+    wide = x.double()
+    h = wide / (wide.square().mean(-1, keepdim=True) + EPSILON).sqrt() * (1 + norm.weight.double())
+    scores = h @ weights.router.double().T
+
+    def swiglu(values: torch.Tensor) -> torch.Tensor:
+        gate, up = values.chunk(2, -1)
+        return functional.silu(gate) * up
+
+    gate_up, down = dense(weights.gate_up, torch.float64), dense(weights.down, torch.float64)
+    y = residual.double()
+    for token in range(x.shape[0]):
+        row = scores[token].tolist()
+        chosen = sorted(range(EXPERTS), key=lambda expert: (-row[expert], expert))[:TOP_K]  # noqa: B023
+        share = torch.softmax(scores[token, chosen], 0)
+        for expert, weight in zip(chosen, share, strict=True):
+            y[token] += weight * (down[expert] @ swiglu(gate_up[expert] @ h[token]))
+    inner = swiglu(h @ dense(weights.shared_gate_up, torch.float64).T)
+    opening = torch.sigmoid(h @ weights.shared_gate.double().T)
+    return y + opening * (inner @ dense(weights.shared_down, torch.float64).T)
+
+
+@pytest.fixture
+def layer(kernel_device: torch.device) -> moe.FeedForward:
+    from ninfer_core.ops.moe.routes import kernel_routes
+
+    return kernel_routes(kernel_device, linear, dependent=False)
+
+
+@pytest.fixture
+def grouped(kernel_device: torch.device) -> moe.FeedForward:
+    """The kernels for many tokens, in tiles that a few fill."""
+    from ninfer_core.ops.moe.routes import MANY, kernel_routes
+
+    many = kernel_routes(kernel_device, linear, dependent=False).many
+    small = dataclasses.replace(MANY[0][1], tokens=16)
+    return dataclasses.replace(many, launches=((40, small), (1 << 62, dataclasses.replace(small, tokens=32))))
+
+
+@pytest.mark.parametrize("tokens", [1, 8, 17])
+@pytest.mark.parametrize("layout", FORMATS)
+def test_few_tokens(layer: moe.FeedForward, kernel_device: torch.device, layout: str, tokens: int) -> None:
+    weights, norm = make_weights(kernel_device, layout), make_norm(kernel_device)
+    x, residual = torch.randn(2, tokens, HIDDEN, device=kernel_device)
+    actual = layer(x, weights, 8, norm=norm, residual=residual)
+    FP32_OPERATION.check(actual, oracle(x, weights, norm, residual))
+
+
+@pytest.mark.parametrize("tokens", [1, 40, 41])
+@pytest.mark.parametrize("layout", FORMATS)
+def test_many_tokens(grouped: moe.FeedForward, kernel_device: torch.device, layout: str, tokens: int) -> None:
+    weights, norm = make_weights(kernel_device, layout), make_norm(kernel_device)
+    x, residual = torch.randn(2, tokens, HIDDEN, device=kernel_device)
+    actual = grouped(x, weights, norm=norm, residual=residual)
+    FP32_OPERATION.check(actual, oracle(x, weights, norm, residual))
+
+
+def test_both_sides_of_the_border_between_few_and_many(layer: moe.FeedForward, kernel_device: torch.device) -> None:
+    weights, norm = make_weights(kernel_device), make_norm(kernel_device)
+    for tokens in (128, 129):
+        x = torch.randn(1, tokens, HIDDEN, device=kernel_device)
+        actual = layer(x, weights, norm=norm, residual=x)
+        assert actual.shape == x.shape
+        FP32_OPERATION.check(actual[0], oracle(x[0], weights, norm, x[0]))
+
+
+def test_no_tokens(layer: moe.FeedForward, grouped: moe.FeedForward, kernel_device: torch.device) -> None:
+    weights, norm = make_weights(kernel_device), make_norm(kernel_device)
+    x = torch.empty(0, HIDDEN, device=kernel_device)
+    for route in (layer, grouped):
+        assert route(x, weights, norm=norm, residual=x).shape == x.shape
+
+
+def test_a_shared_expert_of_another_format(layer: moe.FeedForward, kernel_device: torch.device) -> None:
+    weights, norm = make_weights(kernel_device, "nvfp4", "dense"), make_norm(kernel_device)
+    x = torch.randn(3, HIDDEN, device=kernel_device)
+    FP32_OPERATION.check(layer(x, weights, 8, norm=norm, residual=x), oracle(x, weights, norm, x))
+
+
+def test_bfloat16(layer: moe.FeedForward, grouped: moe.FeedForward, kernel_device: torch.device) -> None:
+    weights, norm = make_weights(kernel_device, dtype=torch.bfloat16), make_norm(kernel_device)
+    # Scores far apart: the test measures the products and not a choice between near equals.
+    weights = dataclasses.replace(weights, router=weights.router * 4)
+    x = torch.randn(5, HIDDEN, device=kernel_device).bfloat16()
+    for route in (layer, grouped):
+        actual = route(x, weights, 8, norm=norm, residual=x)
+        assert actual.dtype == torch.bfloat16
+        BF16_LAYER.check(actual, oracle(x, weights, norm, x))
+
+
+def test_equal_scores_go_to_the_lower_expert(
+    layer: moe.FeedForward, grouped: moe.FeedForward, kernel_device: torch.device
+) -> None:
+    """So all tokens are in the same groups, and the other experts have none."""
+    weights, norm = make_weights(kernel_device), make_norm(kernel_device)
+    weights = dataclasses.replace(weights, router=torch.zeros_like(weights.router))
+    x = torch.randn(20, HIDDEN, device=kernel_device)
+    for route in (layer, grouped):
+        FP32_OPERATION.check(route(x, weights, norm=norm, residual=x), oracle(x, weights, norm, x))
+
+
+def test_a_token_of_a_round_does_not_depend_on_the_others(layer: moe.FeedForward, kernel_device: torch.device) -> None:
+    weights, norm = make_weights(kernel_device), make_norm(kernel_device)
+    x = torch.randn(8, HIDDEN, device=kernel_device)
+
+    def run(part: torch.Tensor) -> torch.Tensor:
+        return layer(part, weights, 8, norm=norm, residual=part)
+
+    together = run(x)
+    for token in (0, 3, 7):
+        assert torch.equal(run(x[token : token + 1])[0], together[token])
+    assert torch.equal(run(x.flip(0)).flip(0), together)
+
+
+def test_counters_are_left_at_zero(kernel_device: torch.device) -> None:
+    from ninfer_core.ops.moe.routes import kernel_routes
+
+    routes = kernel_routes(kernel_device, linear, dependent=False)
+    weights, norm = make_weights(kernel_device), make_norm(kernel_device)
+    x = torch.randn(19, HIDDEN, device=kernel_device)
+    for route in (routes.few, routes.many):
+        first = route(x, weights, norm=norm, residual=x)
+        assert not route.counters.any()
+        assert torch.equal(route(x, weights, norm=norm, residual=x), first)
