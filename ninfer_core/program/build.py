@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -86,9 +86,10 @@ def build_program(
     registry: PluginRegistry,
     device: torch.device,
     on_phase: OnPhase,
+    wrap_model: Callable[[Model], Model] | None = None,
 ) -> DeviceProgram:
-    """A program that is ready to run. Raises the StartupErrors of the plugins, and StartFailed when the device does
-    not have the memory that the plan counts on."""
+    """A program that is ready to run; `wrap_model` may put something between it and its model. Raises the
+    StartupErrors of the plugins, and StartFailed when the device does not have the memory that the plan counts on."""
     settle_threads(plan, device)
     plugins = resolve_pinned(plan, registry)
     (family,), (kv,) = plugins["family"], plugins["kv"]
@@ -99,6 +100,7 @@ def build_program(
             weights=weights_for(device, weights),
             device=device,
         )
+        model = model if wrap_model is None else wrap_model(model)
     with _phase("pools", on_phase):
         codec: KVCodec = kv.hook.ninfer_kv_codec(layout=plan.kv_layout)
         pools = allocate_pools(plan, device)

@@ -7,7 +7,7 @@ token that was not taken. Each round takes one copy to the device and one back.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +15,7 @@ import torch
 from ninfer_core.api.kv import KVCodec
 from ninfer_core.api.model import ForwardBatch, Model, RecurrentState
 from ninfer_core.api.plan import ExecutionPlan
+from ninfer_core.plan.memory import pages_for
 from ninfer_core.program.cache import PagedCache
 from ninfer_core.program.contract import RowRound, RowSetup, Sampling, Unit, UnitByUnit
 from ninfer_core.program.graphs import capture_rounds
@@ -25,6 +26,9 @@ from ninfer_core.program.rounds import LaunchedRounds, Rounds
 from ninfer_core.program.slots import SlotPool
 from ninfer_core.program.transfer import make_transfer
 from ninfer_core.program.workspace import Workspace
+
+FillPages = Callable[[Sequence[torch.Tensor], Sequence[int]], None]
+"""Given the KV planes [layers, pages, kv_heads, page_tokens, elements] and numbers of pages."""
 
 
 @dataclass(slots=True)
@@ -149,6 +153,15 @@ class DeviceProgram(UnitByUnit):
         buffers.candidates[row.row, :1].copy_(forced[-1:])
         state.in_flight, state.offered, state.forced = False, 1, True
         return self._transfer.done()
+
+    @torch.inference_mode()
+    def assume_context(self, row: int, tokens: int, fill: FillPages) -> None:
+        """For benchmarks alone: the new `row` stands behind `tokens` tokens that were never run, as if their prompt's
+        recurrent state were zero; `fill` writes their keys and values into the planes of the given pages."""
+        state = self._rows[row]
+        assert state.length == 0 and tokens < state.setup.prompt_tokens, "only a new row, and not all of its prompt"
+        fill(self._pools.planes, state.pages[: pages_for(tokens)])
+        state.length = tokens
 
     @torch.inference_mode()
     def close_row(self, row: int) -> None:
