@@ -6,6 +6,7 @@ between an artifact that was converted and one that is encoded on its way to the
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -88,7 +89,8 @@ def tensor_bytes(weights: OpenWeights, name: str) -> bytes:
     """A tensor's bytes as a file has them."""
     import torch
 
-    return weights.read(name, torch.device("cpu")).reshape(-1).view(torch.uint8).numpy().tobytes()
+    tensor = weights.read(name, torch.device("cpu"))
+    return ctypes.string_at(tensor.data_ptr(), tensor.nbytes)
 
 
 class EncodingWeights:

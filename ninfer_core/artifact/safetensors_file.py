@@ -100,6 +100,21 @@ def read_chunks(tensor: StoredTensor) -> Iterator[bytes]:
         raise ArtifactInvalid(str(tensor.path), [f"it cannot be read: {error.strerror or error}"]) from None
 
 
+def open_unchanged(tensor: StoredTensor) -> int:
+    """A descriptor of the tensor's file, which the caller closes. Raises ArtifactInvalid when it cannot be read, or has
+    another size than when its header was read."""
+    try:
+        descriptor = os.open(tensor.path, os.O_RDONLY)
+    except OSError as error:
+        raise ArtifactInvalid(str(tensor.path), [f"it cannot be read: {error.strerror or error}"]) from None
+    now = os.fstat(descriptor).st_size
+    if now != tensor.file_bytes:
+        os.close(descriptor)
+        message = f"it has {now} bytes now and had {tensor.file_bytes} when its header was read"
+        raise ArtifactInvalid(str(tensor.path), [message])
+    return descriptor
+
+
 def _header_length(path: Path, prefix: bytes, file_bytes: int) -> int:
     if len(prefix) < PREFIX_BYTES:
         raise ArtifactInvalid(str(path), [f"it has {file_bytes} bytes; a header alone needs more than {PREFIX_BYTES}"])

@@ -1,4 +1,4 @@
-"""Weight bytes of files, handed out as tensors. The files are mapped, torch is imported on the first read."""
+"""Weight bytes of files, handed out as tensors. Torch is imported on the first read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from ninfer_core.api.artifact import WeightSource
 from ninfer_core.api.errors import ArtifactInvalid
-from ninfer_core.artifact.safetensors_file import StoredTensor
+from ninfer_core.artifact.read_ahead import PinnedStaging, ReadAhead
+from ninfer_core.artifact.safetensors_file import StoredTensor, open_unchanged
 from ninfer_core.artifact.wording import quoted
 from ninfer_core.plugins.suggest import suggestion
 
@@ -41,16 +42,22 @@ class OpenWeights(WeightSource, Protocol):
 
 
 class FileWeights:
-    """The tensors of safetensors files. Each file is mapped when its first tensor is read. For one thread."""
+    """The tensors of safetensors files. For a CUDA device they are read ahead, in the order that is expected; whatever
+    else is read comes from a map of its file. For one thread."""
 
     def __init__(self, source: str, tensors: Mapping[str, StoredTensor]) -> None:
         self._source = source
         self._tensors = tensors
+        self._expected: list[StoredTensor] = []
+        self._ahead: ReadAhead | None = None
         self._maps: dict[Path, mmap.mmap] = {}
         self._closed = False
 
     def expect(self, names: Iterable[str]) -> None:
-        """See the Protocol: the kernel reads ahead by itself."""
+        """See the Protocol. Nothing is read before something is asked for. On the CPU the system reads ahead by
+        itself."""
+        self._end_reading_ahead()
+        self._expected = [self._tensors[name] for name in names if name in self._tensors]
 
     def read(self, name: str, device: torch.device) -> torch.Tensor:
         """A new tensor on `device`; the caller owns it.
@@ -65,17 +72,30 @@ class FileWeights:
         return made
 
     def read_into(self, name: str, out: torch.Tensor, start: int = 0) -> None:
-        """See the Protocol: copied once, straight from the map. Raises as `read` does."""
+        """See the Protocol. Raises as `read` does."""
         import torch
 
         assert not self._closed, "read after close"
         stored = self._stored(name)
         if not out.numel():
             return
+        # As bytes, since a file need not align its tensors.
+        as_bytes = out.view(-1).view(torch.uint8)
+        if out.is_cuda and self._read_ahead(name, as_bytes, start * out.element_size()):
+            return
         begin = stored.begin + start * out.element_size()
         mapped = memoryview(self._map(stored))[begin : begin + out.numel() * out.element_size()]
-        # As bytes, since a file need not align its tensors.
-        out.view(-1).view(torch.uint8).copy_(torch.frombuffer(mapped, dtype=torch.uint8))
+        as_bytes.copy_(torch.frombuffer(mapped, dtype=torch.uint8))
+
+    def _read_ahead(self, name: str, out: torch.Tensor, start: int) -> bool:
+        if self._ahead is None and self._expected:
+            self._ahead = ReadAhead(self._expected, PinnedStaging())
+        return self._ahead is not None and self._ahead.copy(name, out, start)
+
+    def _end_reading_ahead(self) -> None:
+        if self._ahead is not None:
+            self._ahead.close()
+        self._ahead, self._expected = None, []
 
     def _stored(self, name: str) -> StoredTensor:
         stored = self._tensors.get(name)
@@ -85,6 +105,7 @@ class FileWeights:
         return stored
 
     def close(self) -> None:
+        self._end_reading_ahead()
         while self._maps:
             self._maps.popitem()[1].close()
         self._closed = True
@@ -104,12 +125,10 @@ class FileWeights:
 
 
 def _mapped(stored: StoredTensor) -> mmap.mmap:
+    descriptor = open_unchanged(stored)
     try:
-        with stored.path.open("rb") as file:
-            now = os.fstat(file.fileno()).st_size
-            if now != stored.file_bytes:
-                message = f"it has {now} bytes now and had {stored.file_bytes} when its header was read"
-                raise ArtifactInvalid(str(stored.path), [message])
-            return mmap.mmap(file.fileno(), now, flags=_FLAGS, prot=_PROTECTION)
+        return mmap.mmap(descriptor, stored.file_bytes, flags=_FLAGS, prot=_PROTECTION)
     except OSError as error:
         raise ArtifactInvalid(str(stored.path), [f"it cannot be mapped: {error.strerror or error}"]) from None
+    finally:
+        os.close(descriptor)

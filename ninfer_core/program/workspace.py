@@ -17,16 +17,17 @@ ALLOWED_GROWTH_BYTES = 64 * 1024 * 1024
 line of the ledger to be off by this much."""
 
 
-KEPT_HOLES_BYTES = 32 * 1024 * 1024
-"""What a family may have read and dropped before it goes back to the driver."""
+KEPT_HOLES_BYTES = 1024 * 1024 * 1024
+"""What may have been read and dropped before it goes back to the driver, which the device has to be waited for."""
 
 
 class CompactingWeights:
-    """Weights for a CUDA device, read so that what a family reads and drops again leaves no holes.
+    """Weights for a CUDA device, read so that what is read and dropped again leaves no holes.
 
     torch's allocator would put small tensors into the space of a large one that was dropped and keep the rest: over
     a whole model that comes to gigabytes that neither weights nor temporaries can use. Dropped tensors go back to
-    the driver before the next one is made instead, once there is enough of them: that waits for the device.
+    the driver before the next one is made instead, once there is enough of them; the last of them go when the
+    workspace is made. Where a family reads into tensors that it keeps, there is nothing to give back.
     """
 
     def __init__(self, weights: WeightSource) -> None:
