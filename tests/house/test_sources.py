@@ -28,6 +28,15 @@ FUNCTION_REASONS: dict[str, str] = {
     "ninfer_core/ops/delta_mixer/kernels/decode.py:decode_kernel": (
         "2026-11-30: one kernel: what it keeps in registers cannot be handed on"
     ),
+    "ninfer_core/ops/moe/kernels/few.py:outer_kernel": (
+        "2026-11-30: one kernel: what it keeps in registers cannot be handed on"
+    ),
+    "ninfer_core/ops/moe/kernels/few.py:route_kernel": (
+        "2026-11-30: one kernel: what it keeps in registers cannot be handed on"
+    ),
+    "ninfer_core/ops/moe/kernels/product.py:product": (
+        "2026-11-30: one kernel: what it keeps in registers cannot be handed on"
+    ),
     "ninfer_core/ops/sample/triton.py:draw": "2026-11-30: one kernel: what it keeps in registers cannot be handed on",
     "ninfer_core/ops/sample/triton.py:sample": "2026-11-30: two launches, a line for each argument",
     "ninfer_core/testing/simulated_program.py:simulated_plan": "2026-11-30: one constructor, a line for each field",

@@ -67,7 +67,7 @@ def oracle(x: torch.Tensor, weights: moe.ExpertWeights, norm: Norm, residual: to
     y = residual.double()
     for token in range(x.shape[0]):
         row = scores[token].tolist()
-        chosen = sorted(range(EXPERTS), key=lambda expert: (-row[expert], expert))[:TOP_K]  # noqa: B023
+        chosen = sorted(range(EXPERTS), key=lambda expert: (-row[expert], expert))[:TOP_K]
         share = torch.softmax(scores[token, chosen], 0)
         for expert, weight in zip(chosen, share, strict=True):
             y[token] += weight * (down[expert] @ swiglu(gate_up[expert] @ h[token]))

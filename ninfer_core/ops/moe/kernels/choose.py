@@ -1,5 +1,7 @@
 """From scores to experts: the best of each token, and the list of the experts that any token chose."""
 
+from __future__ import annotations
+
 import triton
 import triton.language as tl
 
@@ -43,11 +45,10 @@ def choose(
         chosen = tl.where(here, (EXPERTS_PADDED - 1 - (key & 0x7FFFFFFF)).to(tl.int32)[:, None], chosen)
         best = tl.where(here, value[:, None], best)
     share = tl.exp(best - tl.max(best, 1)[:, None])
-    share = share / tl.sum(share, 1)[:, None]
     offsets = tokens[:, None] * TOP_K + places[None, :]
     mask = tokens_live[:, None] & (places < TOP_K)[None, :]
     tl.store(experts + offsets, chosen, mask=mask)
-    tl.store(shares + offsets, share, mask=mask)
+    tl.store(shares + offsets, share / tl.sum(share, 1)[:, None], mask=mask)
     return chosen, offsets, mask
 
 

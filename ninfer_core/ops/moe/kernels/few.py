@@ -9,6 +9,8 @@ All tokens are rows of every tile, and those that did not choose the expert are 
 class, whoever is in it. What a token gets from an expert goes to a place of its own, and is added in its own order.
 """
 
+from __future__ import annotations
+
 import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait

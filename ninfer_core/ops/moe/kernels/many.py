@@ -4,6 +4,8 @@ Where a pair stands within its group is decided by who comes first, and may diff
 for it does not depend on that, since every row of a tile is a sum of its own.
 """
 
+from __future__ import annotations
+
 import triton
 import triton.language as tl
 

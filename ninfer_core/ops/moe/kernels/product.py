@@ -4,6 +4,8 @@ The tokens are the short side, so they are the rows of the dot, and all warps sh
 runs over the inputs in blocks from the first to the last, whatever else is in the tile.
 """
 
+from __future__ import annotations
+
 import triton
 import triton.language as tl
 
