@@ -53,3 +53,20 @@ def test_the_last_position_of_a_long_context_is_still_an_angle() -> None:
 def test_no_columns() -> None:
     cos, sin = rope_angles(torch.zeros(3, 2, 0).long(), FREQUENCY, AXIS)
     assert partial_rope(torch.zeros(2, 0, 3, 16), cos, sin).shape == (2, 0, 3, 16)
+
+
+def test_the_kernel_finds_the_same_angles(kernel_device: torch.device) -> None:
+    from ninfer_core.ops.partial_rope import triton as kernels
+
+    frequency = torch.tensor([100.0 ** (-j / 12) for j in range(12)])
+    axis = torch.tensor([0, 1, 2] * 4)
+    for positions in (
+        torch.randint(0, 262_144, (3, 3, 7)),
+        torch.randint(0, 100, (3, 1)).unsqueeze(-1).expand(3, 1, 1),
+        torch.arange(5, 14).view(1, 9).expand(3, 1, 9),
+    ):
+        there = [each.to(kernel_device) for each in (positions, frequency, axis)]
+        for got, expected in zip(
+            kernels.rope_angles(*there, 1.25), rope_angles(positions, frequency, axis, 1.25), strict=True
+        ):
+            FP32_OPERATION.check(got.cpu(), expected)

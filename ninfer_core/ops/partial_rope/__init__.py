@@ -13,11 +13,12 @@
     x, y               [rows, columns, heads, head_dim]  activation dtype; the rotation is done in float32
 
 `rope_angles` is called once for a unit of work, `partial_rope` once per layer for queries and keys.
-Nothing is aliased and nothing else is written.
+Nothing is aliased and nothing else is written. `select` says what computes the angles on a device.
 """
 
 from __future__ import annotations
 
 from ninfer_core.ops.partial_rope.reference import partial_rope, rope_angles
+from ninfer_core.ops.partial_rope.select import RopeAngles, select
 
-__all__ = ["partial_rope", "rope_angles"]
+__all__ = ["RopeAngles", "partial_rope", "rope_angles", "select"]

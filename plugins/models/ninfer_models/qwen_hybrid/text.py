@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 
 from ninfer_core.api import ArtifactHeader, ForwardBatch, Kernels, RecurrentState, Rotation, WeightSource
+from ninfer_core.ops import partial_rope
 from ninfer_core.ops import rms_norm as rms_norm_op
 from ninfer_core.ops.linear import DECODE_ROWS, DenseMatrix
-from ninfer_core.ops.partial_rope import rope_angles
 from ninfer_models.qwen_hybrid.config import QwenHybridConfig, parse_config
 from ninfer_models.qwen_hybrid.layers import (
     DeltaNet,
@@ -46,6 +46,7 @@ class TextModel:
         self._epsilon = config.norm_epsilon
         self._head_row_class = DECODE_ROWS * decode_columns
         self._routes = select_routes(device, kernels)
+        self._rope_angles = partial_rope.select(device, kernels)
         self._rms_norm = rms_norm_op.select(device, kernels)
         self._parts = _make_parts(config, weights, self._routes)
 
@@ -66,7 +67,7 @@ class TextModel:
         return self._routes.linear(hidden, self._head, self._head_row_class).float()
 
     def _run(self, batch: ForwardBatch, *, row_class: int, prefill: bool) -> torch.Tensor:
-        angles = rope_angles(batch.positions, self._inverse_frequency, self._axis, self._attention_factor)
+        angles = self._rope_angles(batch.positions, self._inverse_frequency, self._axis, self._attention_factor)
         run = Pass(batch, Rotation(*angles), row_class, prefill)
         x = self._embedding[batch.token_ids]
         for part in self._parts:
