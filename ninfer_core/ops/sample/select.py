@@ -84,4 +84,4 @@ def select(device: torch.device, kernels: Literal["auto", "reference"]) -> Sampl
         return ReferenceSampler()
     from ninfer_core.ops.sample.triton import Launch, TritonSampler
 
-    return TritonSampler(Launch(group_tokens=64, program_groups=32, maxima_warps=4, draw_warps=8))
+    return TritonSampler(Launch(group_tokens=64, program_groups=16, maxima_warps=4, draw_warps=8))

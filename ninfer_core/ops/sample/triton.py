@@ -88,6 +88,40 @@ def _settings(numbers, slot, token_domain):
 
 
 @triton.jit
+def _best(keys, wanted, RANKS: tl.constexpr):
+    """The `wanted` greatest of the keys, the greatest first, then NOTHING: [RANKS]. One after the other: Triton's own
+    `topk` takes a third longer here and minutes to compile."""
+    rank = tl.arange(0, RANKS)
+    best = tl.full([RANKS], NOTHING, tl.int64)
+    for turn in range(wanted):
+        highest = tl.max(keys, axis=0)
+        best = tl.where(rank == turn, highest, best)
+        keys = tl.where(keys == highest, NOTHING, keys)
+    return best
+
+
+@triton.jit
+def _drawn(best, temperature, top_p, min_p, random, RANKS: tl.constexpr):
+    """The id drawn from the keys `best` [RANKS], the greatest first."""
+    rank = tl.arange(0, RANKS)
+    values = _value_of(best)
+    first = tl.sum(tl.where(rank == 0, values, 0.0), axis=0)
+    weights = tl.exp((values - first) / temperature.to(tl.float64))
+    weights = tl.where(best != NOTHING, weights, 0.0)
+    reached = tl.cumsum(weights, axis=0)
+    whole = tl.max(reached, axis=0)
+    before = reached - weights
+    kept = (weights >= min_p.to(tl.float64)) & (before < top_p.to(tl.float64) * whole)
+    kept = ((rank == 0) | kept) & (weights > 0.0)
+    # Weights fall and their sums rise, so what is kept is a prefix, and its sums stay as they are.
+    whole = tl.max(tl.where(kept, reached, 0.0), axis=0)
+    below = (whole.to(tl.int64, bitcast=True) - 1).to(tl.float64, bitcast=True)
+    aim = tl.minimum(random * whole, below)  # the product may round up to the whole
+    choice = tl.sum((kept & (reached <= aim)).to(tl.int32), axis=0)
+    return tl.sum(tl.where(rank == choice, _id_of(best), 0), axis=0)
+
+
+@triton.jit
 def group_maxima(
     logits,
     logits_stride,
@@ -143,57 +177,26 @@ def draw(
     ALL_GROUPS: tl.constexpr,
     RANKS: tl.constexpr,
 ):
-    """tokens[row] = candidates[slot, column] = the token of one row. ALL_GROUPS and RANKS are powers of two that hold
-    all groups and all candidates."""
+    """tokens[row] = candidates[slot, column] = the token of one row. ALL_GROUPS and RANKS
+    are powers of two that hold all groups and all candidates."""
     row = tl.program_id(0).to(tl.int64)
     slot = tl.load(slots + row // columns)
     temperature, top_p, min_p, presence, frequency, counted = _settings(numbers, slot, token_domain)
-    sampled = temperature > 0
-    wanted = tl.where(sampled, tl.load(top_k + slot), 1).to(tl.int32)
-    rank = tl.arange(0, RANKS)
-
     every = tl.arange(0, ALL_GROUPS)
     keys = tl.load(maxima + row * groups + every, mask=every < groups, other=NOTHING)
-    best = tl.full([RANKS], NOTHING, tl.int64)
-    for turn in range(wanted):
-        highest = tl.max(keys, axis=0)
-        best = tl.where(rank == turn, highest, best)
-        keys = tl.where(keys == highest, NOTHING, keys)
-
-    ids = (_id_of(best) // GROUP)[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
-    present = (best != NOTHING)[:, None] & (ids < token_domain)
-    row_logits, row_counts = logits + row * logits_stride, counts + slot * counts_stride
-    tile = _keys(row_logits, row_counts, ids, present, presence, frequency, counted)
-    keys = tl.reshape(tile, [RANKS * GROUP])
-    heat = tl.where(sampled, temperature, 1.0).to(tl.float64)
-    first = tl.max(keys, axis=0)
-    best = tl.full([RANKS], NOTHING, tl.int64)
-    weights = tl.full([RANKS], 0.0, tl.float64)
-    before = tl.full([RANKS], 0.0, tl.float64)
-    whole = heat * 0.0
-    # Weights are added one after another in the order of the candidates, as the reference adds them on the CPU.
-    for turn in range(wanted):
-        highest = tl.max(keys, axis=0)
-        keys = tl.where(keys == highest, NOTHING, keys)
-        weight = tl.exp((_value_of(highest) - _value_of(first)) / heat)
-        weight = tl.where(highest == NOTHING, 0.0, weight)
-        here = rank == turn
-        best = tl.where(here, highest, best)
-        weights = tl.where(here, weight, weights)
-        before = tl.where(here, whole, before)
-        whole = whole + weight
-
-    kept = (weights >= min_p.to(tl.float64)) & (before < top_p.to(tl.float64) * whole)
-    kept = ((rank == 0) | kept) & (best != NOTHING)
-    # Weights fall and their sums rise, so what is kept is a prefix, and the sums before its members stay as they are.
-    reached = tl.where(kept, before + weights, 0.0)
-    whole = tl.max(reached, axis=0)
-    aim = _uniform(tl.load(seeds + slot), tl.load(positions + row), purpose) * whole
-    below = (whole.to(tl.int64, bitcast=True) - 1).to(tl.float64, bitcast=True)
-    aim = tl.minimum(aim, below)  # the product may round up to the whole
-    choice = tl.sum((kept & (reached <= aim)).to(tl.int32), axis=0)
-    choice = tl.where(sampled, choice, 0)
-    token = tl.sum(tl.where(rank == choice, _id_of(best), 0), axis=0).to(tl.int64)
+    if temperature > 0:
+        wanted = tl.load(top_k + slot).to(tl.int32)
+        best = _best(keys, wanted, RANKS)
+        ids = (_id_of(best) // GROUP)[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
+        present = (best != NOTHING)[:, None] & (ids < token_domain)
+        row_logits, row_counts = logits + row * logits_stride, counts + slot * counts_stride
+        tile = _keys(row_logits, row_counts, ids, present, presence, frequency, counted)
+        best = _best(tl.reshape(tile, [RANKS * GROUP]), wanted, RANKS)
+        random = _uniform(tl.load(seeds + slot), tl.load(positions + row), purpose)
+        token = _drawn(best, temperature, top_p, min_p, random, RANKS)
+    else:
+        token = _id_of(tl.max(keys, axis=0))
+    token = token.to(tl.int64)
     tl.store(tokens + row, token)
     tl.store(candidates + slot * candidates_stride + row % columns, token)
 
@@ -207,6 +210,9 @@ def count(counts, counts_stride, slots, numbers, token_ids, accepted, columns, C
     taken = column < tl.where(tl.load(numbers + slot * 5) > 0, tl.minimum(tl.load(accepted + row), columns), 0)
     token = tl.load(token_ids + row * columns + column, mask=taken, other=0)
     tl.atomic_add(counts + slot * counts_stride + token, 1, mask=taken)
+
+
+RANKS = triton.next_power_of_2(CANDIDATES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +287,7 @@ class TritonSampler:
             int(purpose),
             GROUP=launch.group_tokens,
             ALL_GROUPS=triton.next_power_of_2(groups),
-            RANKS=triton.next_power_of_2(CANDIDATES),
+            RANKS=RANKS,
             num_warps=launch.draw_warps,
             enable_fp_fusion=False,
         )
