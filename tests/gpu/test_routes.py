@@ -1,0 +1,201 @@
+"""Programs of a few layers at published shapes on a CUDA device: kernels against the reference, captured rounds against
+launched ones, and a request among others against the request alone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import pytest
+import torch
+
+from ninfer_core.api import ArtifactHeader, ForwardBatch, Model, RecurrentState
+from ninfer_core.artifact import open_artifact
+from ninfer_core.artifact.dummy import DummyStore
+from ninfer_core.plan.device import find_device, probe_gpus
+from ninfer_core.plan.options import ServeOptions
+from ninfer_core.plan.resolve import resolve
+from ninfer_core.plugins import PluginRegistry
+from ninfer_core.program.build import build_program, device_of
+from ninfer_core.program.contract import RowRound, RowSetup, Sampling
+from ninfer_core.program.runner import DeviceProgram
+from ninfer_core.testing.tolerances import BF16_LOGITS
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+NAMES = ("qwen3.8-27b", "qwen3.6-35b-a3b")
+LAYERS = 4
+MIXES = 200
+ANSWER_TOKENS = 12
+
+
+@dataclass
+class Recorded:
+    """A model that keeps the logits it gives."""
+
+    model: Model
+    logits_rows: list[torch.Tensor] = field(default_factory=list)
+
+    def prefill(self, batch: ForwardBatch) -> torch.Tensor:
+        return self.model.prefill(batch)
+
+    def decode(self, batch: ForwardBatch) -> torch.Tensor:
+        return self.model.decode(batch)
+
+    def fold(self, state: RecurrentState) -> None:
+        self.model.fold(state)
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        logits = self.model.logits(hidden)
+        self.logits_rows.append(logits.float())
+        return logits
+
+
+@pytest.fixture(scope="module")
+def registry() -> PluginRegistry:
+    return PluginRegistry.discover()
+
+
+def few_layers(name: str, registry: PluginRegistry) -> ArtifactHeader:
+    header = open_artifact(f"dummy:{name}", registry).header
+    config = {**header.config, "num_hidden_layers": LAYERS}
+    for key in ("layer_types",):
+        if isinstance(kinds := config.get(key), list):
+            config[key] = kinds[:LAYERS]
+    kept = tuple(spec for spec in header.tensors if not _layer_of(spec.name) >= LAYERS)
+    return msgspec.structs.replace(header, config=config, tensors=kept)
+
+
+def _layer_of(name: str) -> int:
+    parts = name.split(".")
+    return int(parts[parts.index("layers") + 1]) if "layers" in parts else -1
+
+
+def build(
+    header: ArtifactHeader, registry: PluginRegistry, recorded: list[Recorded] | None = None, **options: object
+) -> DeviceProgram:
+    """With `recorded`, rounds are launched and the model's logits are kept there."""
+    chosen = ServeOptions(device=0, max_concurrency=8, max_context=4096, kv_capacity=8 * 4096, **options)  # type: ignore[arg-type]
+    plan = resolve(chosen, registry, header, find_device(chosen, probe_gpus()))
+
+    def record(model: Model) -> Model:
+        assert recorded is not None
+        recorded.append(Recorded(model))
+        return recorded[0]
+
+    with DummyStore(header).open_weights() as weights:
+        return build_program(
+            plan,
+            header,
+            weights,
+            registry,
+            device_of(plan),
+            lambda phase, seconds: None,
+            None if recorded is None else record,
+        )
+
+
+def prompt(seed: int) -> list[int]:
+    draw = random.Random(seed)
+    return draw.choices(range(50_000), k=draw.choice((1, 5, 63, 64, 65, 130, 300)))
+
+
+def sampling(seed: int) -> Sampling:
+    """Greedy for every other seed."""
+    return Sampling(
+        temperature=float(seed % 2),
+        top_p=0.95,
+        top_k=20,
+        min_p=0.0,
+        presence_penalty=0.5,
+        frequency_penalty=0.0,
+        seed=seed,
+    )
+
+
+def generate(program: DeviceProgram, seeds: Sequence[int], joined: Sequence[int]) -> list[list[int]]:
+    """The answers of these prompts; request i joins when the first ones have `joined[i]` tokens."""
+    rows: dict[int, int] = {}
+    made: list[list[int]] = [[] for _ in seeds]
+    for boundary in range(max(joined) + ANSWER_TOKENS):
+        for each, seed in enumerate(seeds):
+            if joined[each] == boundary:
+                tokens = prompt(seed)
+                row = program.open_row(RowSetup(len(tokens), len(tokens) + ANSWER_TOKENS, sampling(seed)))
+                assert row is not None
+                first = program.prefill(row, tokens, last=True)
+                assert first is not None
+                rows[each] = row
+                made[each].append(first)
+        if rows:
+            taking = list(rows)
+            rounds = [RowRound(row=rows[each], accepted=1) for each in taking]
+            for each, candidates in zip(taking, program.decode(rounds), strict=True):
+                made[each].extend(candidates)
+                if len(made[each]) == ANSWER_TOKENS:
+                    program.close_row(rows.pop(each))
+    return made
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_kernels_agree_with_the_reference(name: str, registry: PluginRegistry) -> None:
+    """Prompts and rounds that are told what to say next, so that both go on from the same tokens."""
+    header, logits = few_layers(name, registry), []
+    for kernels in ("auto", "reference"):
+        recorded: list[Recorded] = []
+        program = build(header, registry, recorded, kernels=kernels, no_cuda_graph=True)
+        recorded[0].logits_rows.clear()
+        rows = []
+        for seed in range(6):
+            tokens = prompt(seed)
+            row = program.open_row(RowSetup(len(tokens), len(tokens) + 40, sampling(0)))
+            assert row is not None
+            program.prefill(row, tokens, last=True)
+            rows.append(row)
+        for step in range(16):
+            for place, row in enumerate(rows):
+                program._pools.rows.candidates[row, 0] = 1000 * place + 7 * step
+            program.decode([RowRound(row=row, accepted=1) for row in rows])
+        logits.append(torch.cat(recorded[0].logits_rows))
+        del program, recorded
+        torch.cuda.empty_cache()
+    BF16_LOGITS.check(*logits)
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def program(request: pytest.FixtureRequest, registry: PluginRegistry) -> Iterator[DeviceProgram]:
+    program = build(few_layers(request.param, registry), registry)
+    yield program
+    del program
+    torch.cuda.empty_cache()
+
+
+def test_captured_rounds_have_the_bits_of_launched_ones(program: DeviceProgram) -> None:
+    captured = program._rounds
+    outcomes = []
+    for rounds in (captured, program._launched):
+        program._rounds = rounds
+        made = generate(program, range(8), [0, 0, 1, 2, 3, 5, 8, 8])
+        pools = program._pools
+        outcomes.append((made, {name: pool.clone() for name, pool in (pools.state | pools.records).items()}))
+    program._rounds = captured
+    (made, state), (launched, launched_state) = outcomes
+    assert made == launched
+    for name, pool in state.items():
+        assert torch.equal(pool, launched_state[name]), name
+
+
+def test_a_request_gets_among_others_what_it_gets_alone(program: DeviceProgram) -> None:
+    alone = [generate(program, [seed], [0])[0] for seed in range(24)]
+    draw = random.Random(5)
+    for _ in range(MIXES):
+        seeds = draw.sample(range(24), draw.randint(2, 8))
+        joined = [draw.randrange(6) for _ in seeds]
+        joined[0] = 0
+        assert generate(program, seeds, joined) == [alone[seed] for seed in seeds]
+    assert program.open_rows == 0

@@ -1,0 +1,57 @@
+"""Kernels are compiled without a launch, once each, for exactly what would be launched."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+KERNELS = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def add_kernel(x, y, n, BLOCK: tl.constexpr):
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + place, tl.load(x + place, mask=place < n) + 1, mask=place < n)
+"""
+PROGRAM = """
+import torch
+from triton.backends.compiler import GPUTarget
+from triton.runtime.driver import driver
+
+class NoDevice:
+    def get_current_target(self):
+        return GPUTarget("cuda", 90, 32)
+    def get_current_device(self):
+        return 0
+    def get_current_stream(self, device=None):
+        return 0
+
+driver.set_active(NoDevice())
+from kernels import add_kernel
+from ninfer_core.program.compilation import compiling_only
+
+with torch.inference_mode(), compiling_only() as handed_over:
+    x = torch.empty(1000)
+    assert torch.equal(x, torch.zeros(1000)), "what a kernel would have written is no valid index"
+    for block in (64, 128, 64, 128):
+        add_kernel[(1,)](x, torch.empty_like(x), 1000, BLOCK=block)
+    add_kernel[(1,)](x[1:], torch.empty_like(x), 1000, BLOCK=64)
+    print(handed_over())
+compiled = add_kernel.device_caches[0][0]
+print(len(compiled), {type(each).__name__ for each in compiled.values()})
+"""
+
+
+def test_each_kernel_is_compiled_once_and_none_is_launched(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    (tmp_path / "kernels.py").write_text(KERNELS)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "TRITON_CACHE_DIR": str(tmp_path / "cache")}
+    environment.pop("TRITON_INTERPRET", None)
+    run = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=environment, check=False)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.split("\n")[:2] == ["3", "3 {'CompiledKernel'}"]
