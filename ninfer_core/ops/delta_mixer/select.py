@@ -51,7 +51,19 @@ def launch(interpreted: bool = False) -> Launch:
     know."""
     from ninfer_core.ops.delta_mixer.triton import Launch
 
-    return Launch(decode_warps=8, fold_warps=8, dependent=False)
+    return Launch(
+        decode_warps=8,
+        fold_warps=8,
+        convolve_warps=4,
+        convolve_tile=32,
+        solve_warps=4,
+        scan_warps=4,
+        scan_part=32,
+        scan_stages=2,
+        read_warps=4,
+        dependent=False,
+        interpreted=interpreted,
+    )
 
 
 def select(device: torch.device, kernels: Literal["auto", "reference"]) -> DeltaMixer:

@@ -6,19 +6,35 @@ from dataclasses import dataclass
 
 import torch
 
+from ninfer_core.ops.delta_mixer.kernels.chunks import convolve_kernel, solve_kernel
 from ninfer_core.ops.delta_mixer.kernels.decode import decode_kernel, fold_kernel
+from ninfer_core.ops.delta_mixer.kernels.sequence import read_kernel, scan_kernel
 from ninfer_core.ops.delta_mixer.reference import ReferenceMixer
 from ninfer_core.ops.delta_mixer.values import MixerColumns, MixerState, MixerWeights
+from ninfer_core.ops.workspace.gated_delta import CHUNK_COLUMNS
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Warps of each kernel. `dependent` is whether a decode kernel may begin before the projection it reads has ended
-    (programmatic dependent launch)."""
+    """Warps of each kernel, and what else of it is chosen by measuring.
+
+    `convolve_tile` is how many columns one program of the convolution takes, `scan_part` how many value dimensions one
+    of the scan takes and `scan_stages` how many chunks ahead it reads. `interpreted` computes products in float32,
+    which also takes float32 activations. `dependent` is whether a decode kernel may begin before the projection it
+    reads has ended (programmatic dependent launch).
+    """
 
     decode_warps: int
     fold_warps: int
+    convolve_warps: int
+    convolve_tile: int
+    solve_warps: int
+    scan_warps: int
+    scan_part: int
+    scan_stages: int
+    read_warps: int
     dependent: bool
+    interpreted: bool
 
 
 class TritonMixer:
@@ -28,6 +44,7 @@ class TritonMixer:
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
         self._reference = ReferenceMixer()
+        self._precision = "ieee" if launch.interpreted else "tf32"
 
     def prefill(
         self,
@@ -39,7 +56,116 @@ class TritonMixer:
         lengths: torch.Tensor,
     ) -> torch.Tensor:
         """See the package."""
-        return self._reference.prefill(columns, weights, state, layer, slots, lengths)
+        wide = columns.qkv.dtype == torch.float32 and not self._launch.interpreted
+        if wide or not _fits(weights):
+            return self._reference.prefill(columns, weights, state, layer, slots, lengths)
+        rows, count = columns.qkv.shape[:2]
+        chunks = -(-count // CHUNK_COLUMNS)
+        if count == 0:
+            return columns.gate.new_empty(rows, 0, weights.value_width)
+        solved = _Solved.empty(rows, chunks, weights, columns.qkv)
+        self._solve(columns, weights, state, layer, slots, lengths, solved)
+        self._scan(columns, weights, state, layer, slots, lengths, solved)
+        return self._read(columns, weights, solved)
+
+    def _solve(
+        self,
+        columns: MixerColumns,
+        weights: MixerWeights,
+        state: MixerState,
+        layer: int,
+        slots: torch.Tensor,
+        lengths: torch.Tensor,
+        solved: _Solved,
+    ) -> None:
+        rows, count = columns.qkv.shape[:2]
+        chunks, tile = solved.before.shape[2], self._launch.convolve_tile
+        units = 2 * weights.key_heads + weights.value_heads
+        convolve_kernel[(units, chunks * CHUNK_COLUMNS // tile, rows)](
+            *_strided(columns.qkv),
+            weights.conv,
+            state.column[layer],
+            slots,
+            lengths,
+            solved.query,
+            solved.key,
+            solved.base,
+            count,
+            chunks * CHUNK_COLUMNS,
+            **_heads(weights),
+            COLUMN_RING=state.column.shape[2],
+            TILE=tile,
+            num_warps=self._launch.convolve_warps,
+        )
+        solve_kernel[(weights.value_heads, chunks, rows)](
+            *_strided(columns.b, columns.a),
+            weights.a_log,
+            weights.dt_bias,
+            solved.key,
+            solved.base,
+            solved.pull,
+            solved.running,
+            count,
+            chunks,
+            **_heads(weights),
+            PRECISION=self._precision,
+            num_warps=self._launch.solve_warps,
+        )
+
+    def _scan(
+        self,
+        columns: MixerColumns,
+        weights: MixerWeights,
+        state: MixerState,
+        layer: int,
+        slots: torch.Tensor,
+        lengths: torch.Tensor,
+        solved: _Solved,
+    ) -> None:
+        rows, count = columns.qkv.shape[:2]
+        part = min(self._launch.scan_part, weights.value_dim)
+        scan_kernel[(weights.value_dim // part, weights.value_heads, rows)](
+            *_strided(columns.qkv),
+            solved.key,
+            solved.base,
+            solved.pull,
+            solved.running,
+            solved.before,
+            state.memory[layer],
+            state.column[layer],
+            slots,
+            lengths,
+            count,
+            solved.before.shape[2],
+            **_heads(weights),
+            COLUMN_RING=state.column.shape[2],
+            PART=part,
+            STAGES=self._launch.scan_stages,
+            PRECISION=self._precision,
+            num_warps=self._launch.scan_warps,
+        )
+
+    def _read(self, columns: MixerColumns, weights: MixerWeights, solved: _Solved) -> torch.Tensor:
+        rows, count = columns.qkv.shape[:2]
+        out = torch.empty(rows, count, weights.value_width, dtype=columns.gate.dtype, device=columns.gate.device)
+        read_kernel[(weights.value_heads, solved.before.shape[2], rows)](
+            *_strided(columns.gate),
+            weights.gate_norm,
+            solved.query,
+            solved.key,
+            solved.base,
+            solved.running,
+            solved.before,
+            out,
+            weights.epsilon,
+            count,
+            solved.before.shape[2],
+            **_heads(weights),
+            SILU=weights.activation == "silu",
+            PRECISION=self._precision,
+            num_warps=self._launch.read_warps,
+        )
+        return out
 
     def decode(
         self,
@@ -54,11 +180,10 @@ class TritonMixer:
         """See the package."""
         if not _fits(weights):
             return self._reference.decode(columns, weights, state, layer, slots, lengths, accepted)
-        qkv, gate, b, a = columns.qkv, columns.gate, columns.b, columns.a
-        rows, count = qkv.shape[:2]
-        out = torch.empty(rows, count, weights.value_width, dtype=qkv.dtype, device=qkv.device)
+        rows, count = columns.qkv.shape[:2]
+        out = torch.empty(rows, count, weights.value_width, dtype=columns.gate.dtype, device=columns.gate.device)
         decode_kernel[(weights.value_heads, rows)](
-            *(each for x in (qkv, gate, b, a) for each in (x, x.stride(0), x.stride(1))),
+            *_strided(columns.qkv, columns.gate, columns.b, columns.a),
             weights.conv,
             weights.a_log,
             weights.dt_bias,
@@ -70,10 +195,7 @@ class TritonMixer:
             out,
             weights.epsilon,
             COLUMNS=count,
-            KEY_HEADS=weights.key_heads,
-            VALUE_HEADS=weights.value_heads,
-            KEY_DIM=weights.key_dim,
-            VALUE_DIM=weights.value_dim,
+            **_heads(weights),
             COLUMN_RING=state.column.shape[2],
             RING=state.key.shape[2],
             SILU=weights.activation == "silu",
@@ -105,6 +227,49 @@ class TritonMixer:
             RING=state.key.shape[2],
             num_warps=self._launch.fold_warps,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Solved:
+    """What the kernels of a prefill hand on: see `kernels.chunks` and `kernels.sequence`."""
+
+    query: torch.Tensor
+    key: torch.Tensor
+    base: torch.Tensor
+    pull: torch.Tensor
+    running: torch.Tensor
+    before: torch.Tensor
+
+    @classmethod
+    def empty(cls, rows: int, chunks: int, weights: MixerWeights, like: torch.Tensor) -> _Solved:
+        padded, heads, key_dim, value_dim = (
+            chunks * CHUNK_COLUMNS,
+            weights.value_heads,
+            weights.key_dim,
+            weights.value_dim,
+        )
+        return cls(
+            query=like.new_empty(rows, weights.key_heads, padded, key_dim),
+            key=like.new_empty(rows, weights.key_heads, padded, key_dim),
+            base=like.new_empty(rows, heads, padded, value_dim),
+            pull=like.new_empty(rows, heads, padded, key_dim),
+            running=like.new_empty(rows, heads, padded, dtype=torch.float32),
+            before=like.new_empty(rows, heads, chunks, key_dim, value_dim),
+        )
+
+
+def _strided(*tensors: torch.Tensor) -> tuple[torch.Tensor | int, ...]:
+    """Each with its strides over rows and columns."""
+    return tuple(each for x in tensors for each in (x, x.stride(0), x.stride(1)))
+
+
+def _heads(weights: MixerWeights) -> dict[str, int]:
+    return {
+        "KEY_HEADS": weights.key_heads,
+        "VALUE_HEADS": weights.value_heads,
+        "KEY_DIM": weights.key_dim,
+        "VALUE_DIM": weights.value_dim,
+    }
 
 
 def _fits(weights: MixerWeights) -> bool:

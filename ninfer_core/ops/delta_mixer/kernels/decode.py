@@ -13,70 +13,50 @@ from ninfer_core.ops.delta_mixer.kernels.arithmetic import L2_EPSILON, log_decay
 
 
 @triton.jit
-def fold_columns(
-    memory,
-    key_ring,
-    update_ring,
-    decay_ring,
-    slot,
-    length,
-    accepted,
-    head,
-    group,
-    KEY_HEADS: tl.constexpr,
-    VALUE_HEADS: tl.constexpr,
-    KEY_DIM: tl.constexpr,
-    VALUE_DIM: tl.constexpr,
-    RING: tl.constexpr,
-):
-    """memory [key_dim, value_dim] after the columns at positions [length − accepted, length). Each column is asked for
-    while the one before it is folded; the one behind the last, which may be anything, is asked for in vain."""
-    first = length - accepted
-    place = slot * RING + first % RING
-    key_index = tl.arange(0, KEY_DIM)
-    value_index = tl.arange(0, VALUE_DIM)
-    key_home = key_ring + group * KEY_DIM + key_index
-    update_home = update_ring + head * VALUE_DIM + value_index
-    decay_home = decay_ring + head
-    key = tl.load(key_home + place * (KEY_HEADS * KEY_DIM))
-    update = tl.load(update_home + place * (VALUE_HEADS * VALUE_DIM))
-    decay = tl.load(decay_home + place * VALUE_HEADS)
-    for column in range(accepted):
-        place = slot * RING + (first + column + 1) % RING
-        next_key = tl.load(key_home + place * (KEY_HEADS * KEY_DIM))
-        next_update = tl.load(update_home + place * (VALUE_HEADS * VALUE_DIM))
-        next_decay = tl.load(decay_home + place * VALUE_HEADS)
-        memory = stepped(memory * tl.exp(decay), key, update)
-        key = next_key
-        update = next_update
-        decay = next_decay
-    return memory
+def _sums_of_two(a0, a1, b0, b1):
+    return a0 + b0, a1 + b1
 
 
 @triton.jit
-def _window(qkv, qkv_column, column, ring, slot, length, channel, CHANNELS: tl.constexpr, RING: tl.constexpr):
-    """The column and the three before it, [4, channels of the head]: new ones from the projection, older ones from the
-    ring, zeros before the beginning. A tile of four is also what keeps the compiler from holding every channel in
-    every thread."""
-    offset = column - 3 + tl.arange(0, 4)[:, None] + 0 * channel[None, :]
-    place = slot * RING + (length + offset) % RING
-    older = tl.load(ring + place * CHANNELS + channel, mask=(offset < 0) & (length + offset >= 0), other=0.0)
-    return older + tl.load(qkv + offset * qkv_column + channel, mask=offset >= 0, other=0.0)
+def _sums_of_three(a0, a1, a2, b0, b1, b2):
+    return a0 + b0, a1 + b1, a2 + b2
+
+
+@triton.jit
+def _recorded(key_home, update_home, decay_home, place, KEYS: tl.constexpr, UPDATES: tl.constexpr, HEADS: tl.constexpr):
+    """Key, update and decay of one column."""
+    key = tl.load(key_home + place * KEYS)
+    update = tl.load(update_home + place * UPDATES)
+    return key, update, tl.load(decay_home + place * HEADS)
 
 
 @triton.jit
 def _taps(conv, channel):
-    """[4, channels of the head], float32."""
-    return tl.load(conv + channel[None, :] * 4 + tl.arange(0, 4)[:, None])
+    """The four taps of each channel."""
+    home = conv + channel * 4
+    return tl.load(home), tl.load(home + 1), tl.load(home + 2), tl.load(home + 3)
 
 
 @triton.jit
-def _convolved(window, taps):
+def _older(ring, slot, length, channel, CHANNELS: tl.constexpr, RING: tl.constexpr):
+    """The three columns before the first new one, float32, oldest first; zeros before the beginning."""
+    # Compared as a block: the interpreter takes no mask that is one number for a block of pointers.
+    position = channel * 0 + length - 3
+    home = ring + slot * (RING * CHANNELS) + channel
+    x0 = tl.load(home + position % RING * CHANNELS, mask=position >= 0, other=0.0)
+    x1 = tl.load(home + (position + 1) % RING * CHANNELS, mask=position >= -1, other=0.0)
+    x2 = tl.load(home + (position + 2) % RING * CHANNELS, mask=position >= -2, other=0.0)
+    return x0.to(tl.float32), x1.to(tl.float32), x2.to(tl.float32)
+
+
+@triton.jit
+def _convolved(older, newest, taps):
     """silu of the sum over four columns, rounded to the activation dtype as `ops.causal_conv` does; float32 again."""
-    return silu(tl.sum(window.to(tl.float32) * taps, 0)).to(window.dtype).to(tl.float32)
+    total = older[0] * taps[0] + older[1] * taps[1] + older[2] * taps[2] + newest.to(tl.float32) * taps[3]
+    return silu(total).to(newest.dtype).to(tl.float32)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["slots", "lengths", "accepted"])
 def decode_kernel(
     qkv,
     qkv_row,
@@ -127,25 +107,29 @@ def decode_kernel(
     length = tl.load(lengths + row).to(tl.int32)
     taken = tl.load(accepted + row).to(tl.int32)
 
+    # Everything that does not depend on the projection is asked for first, then what does: one wait for all of it.
     square = key_index[:, None] * VALUE_DIM + value_index[None, :]
     home = memory + (slot * VALUE_HEADS + head) * (KEY_DIM * VALUE_DIM) + square
     held = tl.load(home)
+    key_home = key_ring + slot * (RING * KEY_HEADS * KEY_DIM) + group * KEY_DIM + key_index
+    update_home = update_ring + slot * (RING * VALUE_HEADS * VALUE_DIM) + head * VALUE_DIM + value_index
+    decay_home = decay_ring + slot * (RING * VALUE_HEADS) + head
+    first = length - taken
+    old_key, old_update, old_decay = _recorded(
+        key_home, update_home, decay_home, first % RING, KEY_HEADS * KEY_DIM, VALUE_HEADS * VALUE_DIM, VALUE_HEADS
+    )
     query_channel = group * KEY_DIM + key_index
     key_channel = KEY_HEADS * KEY_DIM + query_channel
     value_channel = 2 * KEY_HEADS * KEY_DIM + head * VALUE_DIM + value_index
+    query0, query1, query2 = _older(column_ring, slot, length, query_channel, CHANNELS, COLUMN_RING)
+    key0, key1, key2 = _older(column_ring, slot, length, key_channel, CHANNELS, COLUMN_RING)
+    value0, value1, value2 = _older(column_ring, slot, length, value_channel, CHANNELS, COLUMN_RING)
     query_taps = _taps(conv, query_channel)
     key_taps = _taps(conv, key_channel)
     value_taps = _taps(conv, value_channel)
     log_rate = tl.load(a_log + head)
     bias = tl.load(dt_bias + head)
     norm = tl.load(gate_norm + value_index)
-    held = fold_columns(
-        held, key_ring, update_ring, decay_ring, slot, length, taken, head, group,
-        KEY_HEADS, VALUE_HEADS, KEY_DIM, VALUE_DIM, RING,
-    )  # fmt: skip
-    if taken > 0:
-        tl.store(home, held)
-
     if DEPENDENT:
         tl.extra.cuda.gdc_wait()
     qkv += row * qkv_row
@@ -153,61 +137,70 @@ def decode_kernel(
     b += row * b_row + head
     a += row * a_row + head
     out += (row * COLUMNS * VALUE_HEADS + head) * VALUE_DIM + value_index
-    query_window = _window(qkv, qkv_column, 0, column_ring, slot, length, query_channel, CHANNELS, COLUMN_RING)
-    key_window = _window(qkv, qkv_column, 0, column_ring, slot, length, key_channel, CHANNELS, COLUMN_RING)
-    value_window = _window(qkv, qkv_column, 0, column_ring, slot, length, value_channel, CHANNELS, COLUMN_RING)
+    query3 = tl.load(qkv + query_channel)
+    key3 = tl.load(qkv + key_channel)
+    value3 = tl.load(qkv + value_channel)
     opening = tl.load(gate)
     strength = tl.load(b)
     rate = tl.load(a)
+
+    for column in range(taken):
+        held = stepped(held * tl.exp(old_decay), old_key, old_update)
+        if RING > 2:
+            # The next column is asked for while this one is folded; the one behind the last is asked for in vain.
+            old_key, old_update, old_decay = _recorded(
+                key_home, update_home, decay_home, (first + column + 1) % RING,
+                KEY_HEADS * KEY_DIM, VALUE_HEADS * VALUE_DIM, VALUE_HEADS,
+            )  # fmt: skip
+    if taken > 0:
+        tl.store(home, held)
+
     for column in range(COLUMNS):
-        query = _convolved(query_window, query_taps)
-        key = _convolved(key_window, key_taps)
-        value = _convolved(value_window, value_taps)
-        position = length + column
+        query = _convolved((query0, query1, query2), query3, query_taps)
+        key = _convolved((key0, key1, key2), key3, key_taps)
+        value = _convolved((value0, value1, value2), value3, value_taps)
+        query0, query1, query2 = query1, query2, query3.to(tl.float32)
+        key0, key1, key2 = key1, key2, key3.to(tl.float32)
+        value0, value1, value2 = value1, value2, value3.to(tl.float32)
+        decay = log_decay(rate.to(tl.float32), log_rate, bias)
+        beta = sigmoid(strength.to(tl.float32))
+        opened_gate = opened(opening.to(tl.float32), SILU)
+        place = (length + column) % RING
+        before = column_ring + (slot * COLUMN_RING + (length + column) % COLUMN_RING) * CHANNELS
+        tl.store(before + value_channel, value3)
+        if first_of_group:
+            tl.store(before + query_channel, query3)
+            tl.store(before + key_channel, key3)
         if COLUMNS > 1:
             # The next column is asked for while this one is computed; behind the last it is asked for again.
-            step = tl.minimum(position + 1, length + (COLUMNS - 1)) - length
-            query_window = _window(
-                qkv, qkv_column, step, column_ring, slot, length, query_channel, CHANNELS, COLUMN_RING
-            )
-            key_window = _window(qkv, qkv_column, step, column_ring, slot, length, key_channel, CHANNELS, COLUMN_RING)
-            value_window = _window(
-                qkv, qkv_column, step, column_ring, slot, length, value_channel, CHANNELS, COLUMN_RING
-            )
-            next_opening = tl.load(gate + step * gate_column)
-            next_strength = tl.load(b + step * b_column)
-            next_rate = tl.load(a + step * a_column)
+            step = tl.minimum(length + column + 1, length + (COLUMNS - 1)) - length
+            query3 = tl.load(qkv + step * qkv_column + query_channel)
+            key3 = tl.load(qkv + step * qkv_column + key_channel)
+            value3 = tl.load(qkv + step * qkv_column + value_channel)
+            opening = tl.load(gate + step * gate_column)
+            strength = tl.load(b + step * b_column)
+            rate = tl.load(a + step * a_column)
 
-        query = query * (tl.rsqrt(tl.sum(query * query, 0) + L2_EPSILON) * (KEY_DIM**-0.5))
-        key = key * tl.rsqrt(tl.sum(key * key, 0) + L2_EPSILON)
-        decay = log_decay(rate.to(tl.float32), log_rate, bias)
-        decayed = held * tl.exp(decay)
-        recalled = tl.sum(decayed * key[:, None], 0)
-        read = tl.sum(decayed * query[:, None], 0)
-        update = sigmoid(strength.to(tl.float32)) * (value - recalled)
-        held = stepped(decayed, key, update)
-        read += tl.sum(query * key, 0) * update  # what the memory gains is read without a second pass over it
+        queries, keys, both = tl.reduce((query * query, key * key, query * key), 0, _sums_of_three)
+        query_scale = tl.rsqrt(queries + L2_EPSILON) * (KEY_DIM**-0.5)
+        key_scale = tl.rsqrt(keys + L2_EPSILON)
+        query = query * query_scale
+        key = key * key_scale
+        held = held * tl.exp(decay)
+        recalled, read = tl.reduce((held * key[:, None], held * query[:, None]), 0, _sums_of_two)
+        update = beta * (value - recalled)
+        held = stepped(held, key, update)
+        read += both * query_scale * key_scale * update  # what the memory gains is read without another pass over it
         scale = tl.rsqrt(tl.sum(read * read, 0) / VALUE_DIM + epsilon)
-        gated = read * scale * norm * opened(opening.to(tl.float32), SILU)
+        gated = read * scale * norm * opened_gate
         tl.store(out + column * (VALUE_HEADS * VALUE_DIM), gated.to(out.dtype.element_ty))
-
-        place = slot * RING + position % RING
-        tl.store(update_ring + (place * VALUE_HEADS + head) * VALUE_DIM + value_index, update)
-        tl.store(decay_ring + place * VALUE_HEADS + head, decay)
-        source = qkv + column * qkv_column
-        before = column_ring + (slot * COLUMN_RING + position % COLUMN_RING) * CHANNELS
-        tl.store(before + value_channel, tl.load(source + value_channel))
+        tl.store(update_home + place * (VALUE_HEADS * VALUE_DIM), update)
+        tl.store(decay_home + place * VALUE_HEADS, decay)
         if first_of_group:
-            tl.store(key_ring + (place * KEY_HEADS + group) * KEY_DIM + key_index, key)
-            tl.store(before + query_channel, tl.load(source + query_channel))
-            tl.store(before + key_channel, tl.load(source + key_channel))
-        if COLUMNS > 1:
-            opening = next_opening
-            strength = next_strength
-            rate = next_rate
+            tl.store(key_home + place * (KEY_HEADS * KEY_DIM), key)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["slots", "lengths", "accepted", "total_slots"])
 def fold_kernel(
     memory,
     key_ring,
@@ -230,10 +223,19 @@ def fold_kernel(
     length = tl.load(lengths + row).to(tl.int32)
     taken = tl.load(accepted + row).to(tl.int32)
     if taken > 0:
-        square = tl.arange(0, KEY_DIM)[:, None] * VALUE_DIM + tl.arange(0, VALUE_DIM)[None, :]
+        key_index = tl.arange(0, KEY_DIM)
+        value_index = tl.arange(0, VALUE_DIM)
+        square = key_index[:, None] * VALUE_DIM + value_index[None, :]
         home = memory + (slot * VALUE_HEADS + head) * (KEY_DIM * VALUE_DIM) + square
-        held = fold_columns(
-            tl.load(home), key_ring, update_ring, decay_ring, slot, length, taken, head,
-            head // (VALUE_HEADS // KEY_HEADS), KEY_HEADS, VALUE_HEADS, KEY_DIM, VALUE_DIM, RING,
-        )  # fmt: skip
+        held = tl.load(home)
+        group = head // (VALUE_HEADS // KEY_HEADS)
+        key_home = key_ring + slot * (RING * KEY_HEADS * KEY_DIM) + group * KEY_DIM + key_index
+        update_home = update_ring + slot * (RING * VALUE_HEADS * VALUE_DIM) + head * VALUE_DIM + value_index
+        decay_home = decay_ring + slot * (RING * VALUE_HEADS) + head
+        for column in range(taken):
+            key, update, decay = _recorded(
+                key_home, update_home, decay_home, (length - taken + column) % RING,
+                KEY_HEADS * KEY_DIM, VALUE_HEADS * VALUE_DIM, VALUE_HEADS,
+            )  # fmt: skip
+            held = stepped(held * tl.exp(decay), key, update)
         tl.store(home, held)
