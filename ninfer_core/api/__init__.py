@@ -70,7 +70,15 @@ from ninfer_core.api.kv import (
 )
 from ninfer_core.api.manifest import KINDS, PROVISIONAL_KINDS, Manifest
 from ninfer_core.api.media import MediaConfig, MediaDecoder, MediaLimits, MediaPatches
-from ninfer_core.api.model import AttentionCache, ForwardBatch, HeadNorms, Model, RecurrentState, Rotation
+from ninfer_core.api.model import (
+    AttentionCache,
+    ForwardBatch,
+    HeadNorms,
+    Model,
+    ObservableModel,
+    RecurrentState,
+    Rotation,
+)
 from ninfer_core.api.plan import (
     Capacities,
     DeviceInfo,
@@ -207,6 +215,7 @@ __all__ = [
     "Model",
     "ModelNotFound",
     "NinferError",
+    "ObservableModel",
     "OutputDecoder",
     "OutputFormat",
     "OutputParser",

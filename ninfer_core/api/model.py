@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import torch
@@ -101,4 +101,14 @@ class Model(Protocol):
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """hidden [n, hidden_size] -> float32 [n, vocabulary_rows]."""
+        ...
+
+
+@runtime_checkable
+class ObservableModel(Model, Protocol):
+    """A model that can be looked into, as `ninfer compare` does. A family need not offer it."""
+
+    def prefill_observed(self, batch: ForwardBatch, on_layer: Callable[[int, torch.Tensor], None]) -> torch.Tensor:
+        """`prefill`, with the same numbers, telling the residual stream [rows, columns, hidden_size] after every
+        layer, counted from 0. The tensor is the model's own: it is read at once or copied."""
         ...

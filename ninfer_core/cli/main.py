@@ -32,6 +32,7 @@ COMMANDS: Mapping[str, CommandRow] = {
     "convert": CommandRow("ninfer_core.cli.convert:convert", "Turn a Hugging Face directory into a .ninfer artifact."),
     "render": CommandRow("ninfer_core.cli.render:render", "Show the exact prompt of a request."),
     "inspect": CommandRow("ninfer_core.cli.inspect:inspect", "Show what is in an artifact."),
+    "compare": CommandRow("ninfer_core.cli.compare:compare", "Show how far two artifacts or forms of one are apart."),
     "generate": CommandRow("ninfer_core.cli.generate:generate", "Answer one prompt on the terminal."),
     "parse": CommandRow("ninfer_core.cli.parse:parse", "Show how model text is read: reasoning, answer, tool calls."),
     "chat": CommandRow("ninfer_core.cli.chat:chat", "Talk to a model on the terminal."),

@@ -14,7 +14,7 @@ from ninfer_core.api.artifact import TensorSpec
 from ninfer_core.api.errors import ArtifactInvalid
 from ninfer_core.artifact import read_ahead
 from ninfer_core.artifact.read_ahead import ReadAhead, Taken
-from ninfer_core.artifact.safetensors_file import StoredTensor, read_safetensors
+from ninfer_core.artifact.safetensors_file import StoredTensor, open_unchanged, read_safetensors
 from ninfer_core.testing.toy_artifacts import toy_bytes, write_safetensors
 
 SIZES = (100, 64, 1, 333, 0, 65, 128, 4096)
@@ -126,10 +126,9 @@ def test_a_file_that_ends_while_it_is_read(
 ) -> None:
     queues.append(ReadAhead([], HostStaging()))
     last = stored[-1]
-    opened = read_ahead.open_unchanged
 
     def shortened(tensor: StoredTensor) -> int:
-        descriptor = opened(tensor)
+        descriptor = open_unchanged(tensor)
         with last.path.open("r+b") as file:
             file.truncate(last.end - 100)
         return descriptor

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from ninfer_core.api import ArtifactHeader, ForwardBatch, Kernels, RecurrentState, Rotation, WeightSource
@@ -54,6 +56,10 @@ class TextModel:
         """Commit all columns; -> hidden [rows, columns, hidden_size] after the final norm."""
         return self._run(batch, row_class=0, prefill=True)
 
+    def prefill_observed(self, batch: ForwardBatch, on_layer: Callable[[int, torch.Tensor], None]) -> torch.Tensor:
+        """`prefill`, telling the residual stream after every layer."""
+        return self._run(batch, row_class=0, prefill=True, on_layer=on_layer)
+
     def decode(self, batch: ForwardBatch) -> torch.Tensor:
         """Fold the last round, then run columns without committing; -> hidden [rows, columns, hidden_size]."""
         return self._run(batch, row_class=DECODE_ROWS * batch.token_ids.shape[1], prefill=False)
@@ -66,12 +72,21 @@ class TextModel:
         """hidden [n, hidden_size] -> float32 [n, vocabulary_rows]."""
         return self._routes.linear(hidden, self._head, self._head_row_class).float()
 
-    def _run(self, batch: ForwardBatch, *, row_class: int, prefill: bool) -> torch.Tensor:
+    def _run(
+        self,
+        batch: ForwardBatch,
+        *,
+        row_class: int,
+        prefill: bool,
+        on_layer: Callable[[int, torch.Tensor], None] | None = None,
+    ) -> torch.Tensor:
         angles = self._rope_angles(batch.positions, self._inverse_frequency, self._axis, self._attention_factor)
         run = Pass(batch, Rotation(*angles), row_class, prefill)
         x = self._embedding[batch.token_ids]
-        for part in self._parts:
+        for index, part in enumerate(self._parts):
             x = part(x, run)
+            if on_layer is not None and index % 2:  # a mixer and a feed-forward part make a layer
+                on_layer(index // 2, x)
         return self._rms_norm(x, self._final_norm, self._epsilon)
 
 
