@@ -21,7 +21,8 @@ COUNTERS = 16 + 1024
 
 @dataclass(frozen=True, slots=True)
 class FewLaunch:
-    """Launch parameters of the three kernels; `sum_tokens` are added up at once."""
+    """Launch parameters of the three kernels; `sum_tokens` are added up at once. `dependent`: a launch may begin while
+    the one before it ends."""
 
     route: Block
     inner: Block
@@ -75,7 +76,8 @@ class _Run:
         self._tokens, self._hidden = x.shape
         self._experts, self._top_k = weights.router.shape[0], weights.per_token
         self._width, self._shared_width = weights.down.inputs, weights.shared_down.inputs
-        self._listed = min(self._experts, self._tokens * self._top_k)
+        self._by_expert = block_tokens * self._top_k > self._experts
+        self._slots = self._experts if self._by_expert else self._tokens * self._top_k
         self._dependent = {"PDL": few.launch.dependent} | ({"launch_pdl": True} if few.launch.dependent else {})
         device, tokens = x.device, self._tokens
         self._normed = torch.empty_like(x)
@@ -84,7 +86,6 @@ class _Run:
         self._shares = torch.empty(tokens, self._top_k, device=device)
         self._openings = torch.empty(tokens, device=device)
         self._shared_inner = x.new_empty(tokens, self._shared_width)
-        self._slots = torch.empty(1 + padded_experts(self._experts), dtype=torch.int32, device=device)
         self._inner = x.new_empty(tokens * self._top_k, self._width)
         self._parts = torch.empty(tokens * (self._top_k + 1), self._hidden, device=device)
 
@@ -102,12 +103,11 @@ class _Run:
         self._start(
             route_kernel, (programs, triton.cdiv(self._tokens, TILE_TOKENS)),
             self._x, norm.weight, norm.epsilon, weights.router, weights.shared_gate, codes, block_scale, scale,
-            self._normed, self._scores, self._chosen, self._shares, self._openings, self._shared_inner, self._slots,
+            self._normed, self._scores, self._chosen, self._shares, self._openings, self._shared_inner,
             self._counters, self._tokens,
             HIDDEN=self._hidden, EXPERTS=self._experts, EXPERTS_PADDED=padded_experts(self._experts),
             TOP_K=self._top_k, SHARED_WIDTH=self._shared_width, HIDDEN_PADDED=triton.next_power_of_2(self._hidden),
-            PAIRS_PADDED=triton.next_power_of_2(self._block_tokens * self._top_k),
-            BLOCK_T=TILE_TOKENS, ROUTER_N=self._launch.router_rows, ROUTER_K=block.inputs,
+            BLOCK_T=TILE_TOKENS, ROUTER_N=self._launch.router_rows, CHOOSE_T=block.warps,
             **block.program(TILE_TOKENS, self._x, layout), **self._dependent,
         )  # fmt: skip
 
@@ -115,9 +115,9 @@ class _Run:
         block = self._launch.inner
         codes, block_scale, scale, layout = operands(self._weights.gate_up)
         self._start(
-            inner_kernel, (triton.cdiv(2 * self._width, block.rows), self._listed),
-            self._normed, codes, block_scale, scale, self._chosen, self._slots, self._inner, self._tokens,
-            HIDDEN=self._hidden, WIDTH=self._width, TOP_K=self._top_k,
+            inner_kernel, (triton.cdiv(2 * self._width, block.rows), self._slots),
+            self._normed, codes, block_scale, scale, self._chosen, self._inner, self._tokens,
+            HIDDEN=self._hidden, WIDTH=self._width, TOP_K=self._top_k, BY_EXPERT=self._by_expert,
             BLOCK_T=self._block_tokens, **block.program(self._block_tokens, self._x, layout), **self._dependent,
         )  # fmt: skip
 
@@ -126,13 +126,13 @@ class _Run:
         codes, block_scale, scale, layout = operands(self._weights.down)
         shared_codes, shared_block_scale, shared_scale, shared_layout = operands(self._weights.shared_down)
         self._start(
-            outer_kernel, (triton.cdiv(self._hidden, block.rows), self._listed + 1),
+            outer_kernel, (triton.cdiv(self._hidden, block.rows), self._slots + 1),
             self._inner, codes, block_scale, scale,
             self._shared_inner, shared_codes, shared_block_scale, shared_scale,
-            self._chosen, self._shares, self._openings, self._slots, self._parts, residual, y,
+            self._chosen, self._shares, self._openings, self._parts, residual, y,
             self._counters, self._tokens,
             HIDDEN=self._hidden, WIDTH=self._width, SHARED_WIDTH=self._shared_width, TOP_K=self._top_k,
-            BLOCK_T=self._block_tokens, SHARED_K=inputs_at_once(block, shared_layout), SHARED_FORMAT=shared_layout,
-            BLOCK_SUM=self._launch.sum_tokens,
+            BY_EXPERT=self._by_expert, BLOCK_T=self._block_tokens, BLOCK_SUM=self._launch.sum_tokens,
+            SHARED_K=inputs_at_once(block, shared_layout), SHARED_FORMAT=shared_layout,
             **block.program(self._block_tokens, self._x, layout), **self._dependent,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""From scores to experts: the best of each token, and the list of the experts that any token chose."""
+"""From scores to experts, and who of several programs is the last."""
 
 from __future__ import annotations
 
@@ -50,17 +50,6 @@ def choose(
     tl.store(experts + offsets, chosen, mask=mask)
     tl.store(shares + offsets, share / tl.sum(share, 1)[:, None], mask=mask)
     return chosen, offsets, mask
-
-
-@triton.jit
-def list_experts(experts, pairs, slots, EXPERTS_PADDED: tl.constexpr, PAIRS_PADDED: tl.constexpr):
-    """`experts` [pairs] -> slots[0], how many different ones there are, and slots[1:], which, ascending."""
-    place = tl.arange(0, PAIRS_PADDED)
-    # Written by other programs of this launch: not to be found in the cache of this multiprocessor.
-    chosen = tl.load(experts + place, mask=place < pairs, other=0, cache_modifier=".cg")
-    present = (tl.histogram(chosen, EXPERTS_PADDED, mask=place < pairs) > 0).to(tl.int32)
-    tl.store(slots, tl.sum(present, 0))
-    tl.store(slots + tl.cumsum(present, 0), tl.arange(0, EXPERTS_PADDED), mask=present > 0)
 
 
 @triton.jit

@@ -1,12 +1,15 @@
 """The expert layer for few tokens, in three launches that read every weight once.
 
-    route     scores of the router, and beside them the shared expert's gate ‖ up; the last program of the router
-              chooses experts and lists them
-    inner     gate ‖ up of every listed expert, for the tokens that chose it
-    outer     down of every listed expert and of the shared one; the last program of a block of outputs adds up
+    route     scores of the router, from which its last program chooses experts; beside them the shared expert's
+              gate ‖ up
+    inner     gate ‖ up of every chosen expert, for the tokens that chose it
+    outer     down of every chosen expert and of the shared one; the last program of a block of outputs adds up
 
 All tokens are rows of every tile, and those that did not choose the expert are masked: the tile has the shape of the
 class, whoever is in it. What a token gets from an expert goes to a place of its own, and is added in its own order.
+
+A launch may begin before the one ahead has ended: until `gdc_wait` it reads weights only, and what the launch before
+that one wrote, which has ended because the one ahead has waited for it.
 """
 
 from __future__ import annotations
@@ -15,13 +18,44 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from ninfer_core.ops.moe.kernels.choose import choose, is_last, list_experts
-from ninfer_core.ops.moe.kernels.product import gated, gated_rows, product
+from ninfer_core.ops.moe.kernels.choose import choose, is_last
+from ninfer_core.ops.moe.kernels.product import gated, gated_rows, prefetch, product
 
-TILES_COUNTER: tl.constexpr = tl.constexpr(0)
-TILE_COUNTERS: tl.constexpr = tl.constexpr(1)
 OUTPUT_COUNTERS: tl.constexpr = tl.constexpr(16)
-"""Places in `counters`: tiles that have chosen, router programs of each tile, programs of each block of outputs."""
+"""Places in `counters`: router programs of each tile of tokens, programs of each block of outputs."""
+
+
+@triton.jit
+def _score_tokens(
+    x,
+    norm_weight,
+    epsilon,
+    router,
+    scores,
+    row,
+    first,
+    last,
+    HIDDEN: tl.constexpr,
+    HIDDEN_PADDED: tl.constexpr,
+    EXPERTS: tl.constexpr,
+    PDL: tl.constexpr,
+):
+    """Scores of the experts `row` for the tokens from `first` to before `last`: the rows stay in registers, and the
+    next token is on its way while one is multiplied."""
+    column = tl.arange(0, HIDDEN_PADDED)
+    there = column < HIDDEN
+    mask = (row < EXPERTS)[:, None] & there[None, :]
+    matrix = tl.load(router + row[:, None] * HIDDEN + column[None, :], mask=mask, other=0.0)
+    weight = 1.0 + tl.load(norm_weight + column, mask=there, other=0.0).to(tl.float32)
+    if PDL:
+        gdc_wait()
+    following = tl.load(x + first * HIDDEN + column, mask=there, other=0.0)
+    for index in range(first, last):
+        wide = following.to(tl.float32)
+        following = tl.load(x + tl.minimum(index + 1, last - 1) * HIDDEN + column, mask=there, other=0.0)
+        score = tl.sum(matrix.to(tl.float32) * (wide * weight)[None, :], 1)
+        score = score * tl.rsqrt(tl.sum(wide * wide, 0) / HIDDEN + epsilon)
+        tl.store(scores + index * EXPERTS + row, score, mask=row < EXPERTS)
 
 
 @triton.jit(do_not_specialize=["tokens"])  # one program for every number of tokens
@@ -40,7 +74,6 @@ def route_kernel(
     shares,
     openings,
     shared_inner,
-    slots,
     counters,
     tokens,
     HIDDEN: tl.constexpr,
@@ -49,10 +82,9 @@ def route_kernel(
     TOP_K: tl.constexpr,
     SHARED_WIDTH: tl.constexpr,
     HIDDEN_PADDED: tl.constexpr,
-    PAIRS_PADDED: tl.constexpr,
     BLOCK_T: tl.constexpr,
     ROUTER_N: tl.constexpr,
-    ROUTER_K: tl.constexpr,
+    CHOOSE_T: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     FORMAT: tl.constexpr,
@@ -62,31 +94,25 @@ def route_kernel(
     """Grid: (router programs, one for each token, shared programs; tiles of BLOCK_T tokens)."""
     ROUTERS: tl.constexpr = (EXPERTS + ROUTER_N - 1) // ROUTER_N
     program, tile = tl.program_id(0), tl.program_id(1)
-    token = tile * BLOCK_T + tl.arange(0, BLOCK_T)
-    live = token < tokens
-    offsets = token.to(tl.int64) * HIDDEN
-    if PDL:
-        gdc_wait()
-        gdc_launch_dependents()
+    first = tile * BLOCK_T
+    last = tl.minimum(first + BLOCK_T, tokens)
     if program < ROUTERS:
         row = program * ROUTER_N + tl.arange(0, ROUTER_N)
-        rows_live = row < EXPERTS
-        sums, squares = product(
-            x, offsets, live, norm_weight, router, router, router, row.to(tl.int64), rows_live,
-            HIDDEN, BLOCK_T, ROUTER_N, ROUTER_K, "dense", True, DOT,
+        _score_tokens(
+            x, norm_weight, epsilon, router, scores, row, first, last, HIDDEN, HIDDEN_PADDED, EXPERTS, PDL
         )  # fmt: skip
-        sums = sums * tl.rsqrt(squares / HIDDEN + epsilon)[:, None]
-        tl.store(scores + token[:, None] * EXPERTS + row[None, :], sums, mask=live[:, None] & rows_live[None, :])
-        if is_last(counters + TILE_COUNTERS + tile, ROUTERS):
+        if is_last(counters + tile, ROUTERS):
             expert = tl.arange(0, EXPERTS_PADDED)
-            mask = live[:, None] & (expert < EXPERTS)[None, :]
-            place = scores + token[:, None] * EXPERTS + expert[None, :]
-            score = tl.load(place, mask=mask, other=0.0, cache_modifier=".cg")
-            choose(score, token, live, experts, shares, EXPERTS, EXPERTS_PADDED, TOP_K, BLOCK_T)
-            if is_last(counters + TILES_COUNTER, tl.num_programs(1)):
-                list_experts(experts, tokens * TOP_K, slots, EXPERTS_PADDED, PAIRS_PADDED)
+            for start in range(first, last, CHOOSE_T):
+                token = start + tl.arange(0, CHOOSE_T)
+                mask = (token < last)[:, None] & (expert < EXPERTS)[None, :]
+                place = scores + token[:, None] * EXPERTS + expert[None, :]
+                score = tl.load(place, mask=mask, other=0.0, cache_modifier=".cg")  # written by other programs
+                choose(score, token, token < last, experts, shares, EXPERTS, EXPERTS_PADDED, TOP_K, CHOOSE_T)
     elif program < ROUTERS + BLOCK_T:
-        index = tile * BLOCK_T + program - ROUTERS
+        if PDL:
+            gdc_wait()
+        index = first + program - ROUTERS
         if index < tokens:
             column = tl.arange(0, HIDDEN_PADDED)
             there = column < HIDDEN
@@ -99,28 +125,44 @@ def route_kernel(
             opening = tl.sum(value.to(tl.float32) * gate, 0)
             tl.store(openings + index, 1.0 / (1.0 + tl.exp(-opening)))
     else:
-        first = (program - ROUTERS - BLOCK_T) * (BLOCK_N // 2)
-        rows, rows_live = gated_rows(first, SHARED_WIDTH, BLOCK_N)
+        output = (program - ROUTERS - BLOCK_T) * (BLOCK_N // 2)
+        rows, rows_live = gated_rows(output, SHARED_WIDTH, BLOCK_N)
+        if PDL:
+            prefetch(codes, rows, rows_live, HIDDEN, BLOCK_N, FORMAT)
+            gdc_wait()
+        token = first + tl.arange(0, BLOCK_T)
+        live = token < tokens
         sums, squares = product(
-            x, offsets, live, norm_weight, codes, block_scale, scale, rows, rows_live,
+            x, token.to(tl.int64) * HIDDEN, live, norm_weight, codes, block_scale, scale, rows, rows_live,
             HIDDEN, BLOCK_T, BLOCK_N, BLOCK_K, FORMAT, True, DOT,
         )  # fmt: skip
         value = gated(sums * tl.rsqrt(squares / HIDDEN + epsilon)[:, None], BLOCK_T, BLOCK_N)
-        output = first + tl.arange(0, BLOCK_N // 2)
-        place = shared_inner + token[:, None] * SHARED_WIDTH + output[None, :]
-        mask = live[:, None] & (output < SHARED_WIDTH)[None, :]
+        column = output + tl.arange(0, BLOCK_N // 2)
+        mask = live[:, None] & (column < SHARED_WIDTH)[None, :]
+        place = shared_inner + token[:, None] * SHARED_WIDTH + column[None, :]
         tl.store(place, value.to(shared_inner.dtype.element_ty), mask=mask)
+    if PDL:
+        gdc_launch_dependents()
 
 
 @triton.jit
-def _pairs(experts, expert, tokens, TOP_K: tl.constexpr, BLOCK_T: tl.constexpr):
-    """-> for each token its place in [tokens, TOP_K] where it chose `expert`, or -1."""
+def _members(experts, slot, tokens, TOP_K: tl.constexpr, BLOCK_T: tl.constexpr, BY_EXPERT: tl.constexpr):
+    """-> the expert of a slot; for each token its place in [tokens, TOP_K] where it chose that expert, or -1; whether
+    the slot has anything to do.
+
+    Slots are experts, or, where pairs of token and expert are fewer, pairs, of which the first does the work."""
+    NOWHERE: tl.constexpr = 1 << 30
+    TOP_PADDED: tl.constexpr = triton.next_power_of_2(TOP_K)
+    expert = slot if BY_EXPERT else tl.load(experts + slot)
     token = tl.arange(0, BLOCK_T)
-    pair = tl.full([BLOCK_T], -1, tl.int32)
-    for choice in tl.static_range(TOP_K):
-        chosen = tl.load(experts + token * TOP_K + choice, mask=token < tokens, other=-1)
-        pair = tl.where(chosen == expert, token * TOP_K + choice, pair)
-    return pair
+    choice = tl.arange(0, TOP_PADDED)
+    place = token[:, None] * TOP_K + choice[None, :]
+    mask = (token < tokens)[:, None] & (choice < TOP_K)[None, :]
+    here = tl.load(experts + place, mask=mask, other=-1) == expert
+    pair = tl.max(tl.where(here, place, -1), 1)
+    earliest = tl.min(tl.where(pair >= 0, pair, NOWHERE), 0)
+    working = earliest < NOWHERE if BY_EXPERT else earliest == slot
+    return expert, pair, working
 
 
 @triton.jit(do_not_specialize=["tokens"])  # one program for every number of tokens
@@ -130,12 +172,12 @@ def inner_kernel(
     block_scale,
     scale,
     experts,
-    slots,
     inner,
     tokens,
     HIDDEN: tl.constexpr,
     WIDTH: tl.constexpr,
     TOP_K: tl.constexpr,
+    BY_EXPERT: tl.constexpr,
     BLOCK_T: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
@@ -143,27 +185,25 @@ def inner_kernel(
     DOT: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    """Grid: (blocks of BLOCK_N / 2 inner values, as many experts as there may be)."""
+    """Grid: (blocks of BLOCK_N / 2 inner values, slots)."""
     if PDL:
         gdc_wait()
+    expert, pair, working = _members(experts, tl.program_id(1), tokens, TOP_K, BLOCK_T, BY_EXPERT)
+    if working:
+        first = tl.program_id(0) * (BLOCK_N // 2)
+        rows, rows_live = gated_rows(first, WIDTH, BLOCK_N)
+        sums, _ = product(
+            normed, tl.arange(0, BLOCK_T).to(tl.int64) * HIDDEN, pair >= 0, normed, codes, block_scale, scale,
+            expert.to(tl.int64) * (2 * WIDTH) + rows, rows_live,
+            HIDDEN, BLOCK_T, BLOCK_N, BLOCK_K, FORMAT, False, DOT,
+        )  # fmt: skip
+        value = gated(sums, BLOCK_T, BLOCK_N)
+        output = first + tl.arange(0, BLOCK_N // 2)
+        mask = (pair >= 0)[:, None] & (output < WIDTH)[None, :]
+        place = inner + pair[:, None].to(tl.int64) * WIDTH + output[None, :]
+        tl.store(place, value.to(inner.dtype.element_ty), mask=mask)
+    if PDL:
         gdc_launch_dependents()
-    slot = tl.program_id(1)
-    if slot >= tl.load(slots):
-        return
-    expert = tl.load(slots + 1 + slot)
-    pair = _pairs(experts, expert, tokens, TOP_K, BLOCK_T)
-    first = tl.program_id(0) * (BLOCK_N // 2)
-    rows, rows_live = gated_rows(first, WIDTH, BLOCK_N)
-    sums, _ = product(
-        normed, tl.arange(0, BLOCK_T).to(tl.int64) * HIDDEN, pair >= 0, normed, codes, block_scale, scale,
-        expert.to(tl.int64) * (2 * WIDTH) + rows, rows_live,
-        HIDDEN, BLOCK_T, BLOCK_N, BLOCK_K, FORMAT, False, DOT,
-    )  # fmt: skip
-    value = gated(sums, BLOCK_T, BLOCK_N)
-    output = first + tl.arange(0, BLOCK_N // 2)
-    mask = (pair >= 0)[:, None] & (output < WIDTH)[None, :]
-    place = inner + pair[:, None].to(tl.int64) * WIDTH + output[None, :]
-    tl.store(place, value.to(inner.dtype.element_ty), mask=mask)
 
 
 @triton.jit
@@ -214,7 +254,6 @@ def outer_kernel(
     experts,
     shares,
     openings,
-    slots,
     parts,
     residual,
     y,
@@ -224,6 +263,7 @@ def outer_kernel(
     WIDTH: tl.constexpr,
     SHARED_WIDTH: tl.constexpr,
     TOP_K: tl.constexpr,
+    BY_EXPERT: tl.constexpr,
     BLOCK_T: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
@@ -234,22 +274,18 @@ def outer_kernel(
     DOT: tl.constexpr,
     PDL: tl.constexpr,
 ):
-    """Grid: (blocks of BLOCK_N outputs, the shared expert and as many others as there may be).
+    """Grid: (blocks of BLOCK_N outputs, the shared expert and the slots).
 
     parts [tokens · (TOP_K + 1), HIDDEN] float32: what each token gets from each of its experts, then from the shared
     one."""
-    if PDL:
-        gdc_wait()
-        gdc_launch_dependents()
-    slot = tl.program_id(1)
-    listed = tl.load(slots)
-    if slot > listed:
-        return
-    block = tl.program_id(0)
+    block, slot = tl.program_id(0), tl.program_id(1) - 1
     row = block * BLOCK_N + tl.arange(0, BLOCK_N)
     rows_live = row < HIDDEN
     token = tl.arange(0, BLOCK_T)
-    if slot == 0:
+    if slot < 0:
+        if PDL:
+            prefetch(shared_codes, row.to(tl.int64), rows_live, SHARED_WIDTH, BLOCK_N, SHARED_FORMAT)
+            gdc_wait()
         sums, _ = product(
             shared_inner, token.to(tl.int64) * SHARED_WIDTH, token < tokens, shared_inner,
             shared_codes, shared_block_scale, shared_scale, row.to(tl.int64), rows_live,
@@ -258,14 +294,21 @@ def outer_kernel(
         place = parts + (tokens * TOP_K + token)[:, None].to(tl.int64) * HIDDEN + row[None, :]
         tl.store(place, sums, mask=(token < tokens)[:, None] & rows_live[None, :])
     else:
-        expert = tl.load(slots + slot)
-        pair = _pairs(experts, expert, tokens, TOP_K, BLOCK_T)
-        sums, _ = product(
-            inner, pair.to(tl.int64) * WIDTH, pair >= 0, inner, codes, block_scale, scale,
-            expert.to(tl.int64) * HIDDEN + row, rows_live,
-            WIDTH, BLOCK_T, BLOCK_N, BLOCK_K, FORMAT, False, DOT,
-        )  # fmt: skip
-        place = parts + pair[:, None].to(tl.int64) * HIDDEN + row[None, :]
-        tl.store(place, sums, mask=(pair >= 0)[:, None] & rows_live[None, :])
-    if is_last(counters + OUTPUT_COUNTERS + block, listed + 1):
+        expert, pair, working = _members(experts, slot, tokens, TOP_K, BLOCK_T, BY_EXPERT)
+        if working:
+            rows = expert.to(tl.int64) * HIDDEN + row
+            if PDL:
+                prefetch(codes, rows, rows_live, WIDTH, BLOCK_N, FORMAT)
+                gdc_wait()
+            sums, _ = product(
+                inner, pair.to(tl.int64) * WIDTH, pair >= 0, inner, codes, block_scale, scale, rows, rows_live,
+                WIDTH, BLOCK_T, BLOCK_N, BLOCK_K, FORMAT, False, DOT,
+            )  # fmt: skip
+            place = parts + pair[:, None].to(tl.int64) * HIDDEN + row[None, :]
+            tl.store(place, sums, mask=(pair >= 0)[:, None] & rows_live[None, :])
+        elif PDL:
+            gdc_wait()
+    if PDL:
+        gdc_launch_dependents()
+    if is_last(counters + OUTPUT_COUNTERS + block, tl.num_programs(1)):
         _add_up(parts, shares, openings, residual, y, row, rows_live, tokens, HIDDEN, TOP_K, BLOCK_N, BLOCK_SUM)

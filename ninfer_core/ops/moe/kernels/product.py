@@ -103,6 +103,26 @@ def product(
 
 
 @triton.jit
+def prefetch(codes, rows, rows_live, INPUTS: tl.constexpr, BLOCK_N: tl.constexpr, FORMAT: tl.constexpr):
+    """Ask for the codes of rows [BLOCK_N] to be brought into the cache of the device. Waits for nothing."""
+    ROW_BYTES: tl.constexpr = (
+        INPUTS // 2 if FORMAT == "nvfp4" else INPUTS * (codes.dtype.element_ty.primitive_bitwidth // 8)
+    )
+    LINES: tl.constexpr = triton.next_power_of_2((ROW_BYTES + 127) // 128)
+    line = tl.arange(0, LINES) * 128
+    address = codes.to(tl.uint64, bitcast=True) + rows.to(tl.uint64)[:, None] * ROW_BYTES + line.to(tl.uint64)[None, :]
+    wanted = (rows_live[:, None] & (line < ROW_BYTES)[None, :]).to(tl.int32)
+    tl.inline_asm_elementwise(
+        "{ .reg .pred wanted; setp.ne.s32 wanted, $2, 0; @wanted prefetch.global.L2 [$1]; mov.u32 $0, 0; }",
+        "=r,l,r",
+        [address, wanted],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
+
+
+@triton.jit
 def gated(sums, BLOCK_T: tl.constexpr, BLOCK_N: tl.constexpr):
     """sums [BLOCK_T, BLOCK_N] of rows gate, up, gate, up ... -> silu(gate) · up, [BLOCK_T, BLOCK_N / 2]."""
     gate, up = tl.split(tl.reshape(sums, [BLOCK_T, BLOCK_N // 2, 2]))
