@@ -14,13 +14,13 @@ from ninfer_core.api.errors import ArtifactInvalid
 from ninfer_core.api.geometry import Geometry
 from ninfer_core.api.stored_matrix import WeightsFormat
 from ninfer_core.artifact.container import FORMAT_VERSION, REQUIRED_RESOURCES, SUFFIX
-from ninfer_core.artifact.encoding import encoded_artifact, encoding_problem, tensor_bytes
+from ninfer_core.artifact.encoding import EncodingStore, encoded_artifact, encoding_problem, tensor_bytes
 from ninfer_core.artifact.frontend import checked_frontend
 from ninfer_core.artifact.handle import ArtifactHandle
 from ninfer_core.artifact.inventory import inventory_problems
 from ninfer_core.artifact.source import open_artifact
 from ninfer_core.artifact.wording import bounded
-from ninfer_core.artifact.writer import Chunks, write_container
+from ninfer_core.artifact.writer import write_container
 from ninfer_core.plugins import LoadedPlugin, PluginRegistry, claiming_families
 
 REQUIRED_GROUP = "text"
@@ -55,14 +55,10 @@ def convert_directory(
 
     Raises ArtifactInvalid for a source that is no complete model of exactly one installed family (every group
     that is there at all must be whole), for weights that cannot be had in that form and for an output that cannot be
-    written; PluginBroken for a family
-    plugin that fails.
+    written; PluginBroken for a family plugin that fails.
     """
     begun = time.monotonic()
-    if output.suffix != SUFFIX:
-        raise ArtifactInvalid(str(output), [f"the name of a container ends in {SUFFIX}"])
-    if not Path(source).expanduser().is_dir():
-        raise ArtifactInvalid(source, ["only a Hugging Face directory can be converted"])
+    _check_names(source, output)
     stored = open_artifact(source, registry)
     family = _only_family(registry, stored.header)
     handle = stored if weights is None else _encoded(stored, family, weights)
@@ -75,9 +71,7 @@ def convert_directory(
         family=family.offer.name,
         format_version=FORMAT_VERSION,
     )
-    with handle.open_weights() as open_weights:
-        chunks = handle.store.chunks if handle is stored else lambda name: [tensor_bytes(open_weights, name)]
-        written = _write(handle, chunks, output, identity, overwrite, lambda done: progress(done, total))
+    written = _write(handle, output, identity, overwrite, lambda done: progress(done, total))
     return Conversion(
         path=output,
         identity=identity,
@@ -86,6 +80,13 @@ def convert_directory(
         seconds=time.monotonic() - begun,
         notes=handle.notes,
     )
+
+
+def _check_names(source: str, output: Path) -> None:
+    if output.suffix != SUFFIX:
+        raise ArtifactInvalid(str(output), [f"the name of a container ends in {SUFFIX}"])
+    if not Path(source).expanduser().is_dir():
+        raise ArtifactInvalid(source, ["only a Hugging Face directory can be converted"])
 
 
 def stored_groups(header: ArtifactHeader, inventory: Sequence[TensorSpec]) -> frozenset[str]:
@@ -139,7 +140,6 @@ def _check_space(output: Path, needed_bytes: int) -> None:
 
 def _write(
     handle: ArtifactHandle,
-    chunks: Chunks,
     output: Path,
     identity: ArtifactIdentity,
     overwrite: bool,
@@ -152,12 +152,15 @@ def _write(
         copied += piece
         done(copied)
 
-    return write_container(
-        output,
-        identity=identity,
-        resources=handle.header.resources,
-        tensors=handle.header.tensors,
-        chunks=chunks,
-        overwrite=overwrite,
-        written=count,
-    )
+    with handle.open_weights() as weights:
+        # What is encoded is not stored anywhere, and its tensors belong together.
+        encoded = isinstance(handle.store, EncodingStore)
+        return write_container(
+            output,
+            identity=identity,
+            resources=handle.header.resources,
+            tensors=handle.header.tensors,
+            chunks=(lambda name: [tensor_bytes(weights, name)]) if encoded else handle.store.chunks,
+            overwrite=overwrite,
+            written=count,
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -79,21 +79,25 @@ def compare(
     ]
     message = TEXT if text is None else _read(text)
     token_ids = _token_ids(options, registry, message)[:tokens]
-    plans = first, second = [prepare(_roomy(each, len(token_ids)), registry) for each in options]
+    first, second = [prepare(_roomy(each, len(token_ids)), registry) for each in options]
     _check_comparable(first, second)
-    settle_environment(first.plan.device.kind)
-    # Here, so that `--help` does not pay for torch.
-    from ninfer_core.program.comparison import Subject
-    from ninfer_core.program.comparison import compare as compare_programs
-
-    a_subject, b_subject = (Subject(each.plan, each.artifact.header, each.artifact.open_weights) for each in plans)
-    compared = compare_programs(a_subject, b_subject, registry, token_ids, _say_phase)
+    compared = _compared(first, second, registry, token_ids)
     described = {"a": _facts(first), "b": _facts(second)}
     if as_json:
         document = {**described, **msgspec.to_builtins(compared)}
         click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2))
     else:
         click.echo("\n\n".join(_sections(described, compared)))
+
+
+def _compared(first: Prepared, second: Prepared, registry: PluginRegistry, token_ids: Sequence[int]) -> Comparison:
+    settle_environment(first.plan.device.kind)
+    # Here, so that `--help` does not pay for torch.
+    from ninfer_core.program.comparison import Subject
+    from ninfer_core.program.comparison import compare as compare_programs
+
+    a, b = (Subject(each.plan, each.artifact.header, each.artifact.open_weights) for each in (first, second))
+    return compare_programs(a, b, registry, token_ids, _say_phase)
 
 
 def _sections(described: Mapping[str, Mapping[str, str]], compared: Comparison) -> Iterator[str]:
