@@ -11,6 +11,8 @@ from torch.nn import functional
 
 from ninfer_core.ops import moe
 from ninfer_core.ops.linear import DenseMatrix, Fp8Matrix, Matrix, Norm, dense, encode_fp8, encode_nvfp4, linear
+from ninfer_core.ops.workspace import moe as moe_bytes
+from ninfer_core.testing.live_bytes import peak_bytes
 from ninfer_core.testing.tolerances import BF16_LAYER, FP32_OPERATION
 
 EXPERTS, TOP_K, HIDDEN, WIDTH, SHARED_WIDTH = 6, 3, 160, 32, 48
@@ -166,6 +168,33 @@ def test_a_token_of_a_round_does_not_depend_on_the_others(layer: moe.FeedForward
     for token in (0, 3, 7):
         assert torch.equal(run(x[token : token + 1])[0], together[token])
     assert torch.equal(run(x.flip(0)).flip(0), together)
+
+
+@pytest.mark.parametrize("tokens", [3, 60])
+def test_temporaries_are_within_their_bounds(
+    layer: moe.FeedForward,
+    grouped: moe.FeedForward,
+    kernel_device: torch.device,
+    monkeypatch: pytest.MonkeyPatch,
+    tokens: int,
+) -> None:
+    """Nothing is launched: the interpreter would count with copies of its own."""
+    for module in ("few", "many"):
+        monkeypatch.setattr(f"ninfer_core.ops.moe.{module}.start", lambda *_, **__: None)
+    weights, norm = make_weights(kernel_device), make_norm(kernel_device)
+    x = torch.randn(tokens, HIDDEN, device=kernel_device)
+    for route, bound in ((layer, moe_bytes.few_bytes), (grouped, moe_bytes.many_bytes)):
+        most = bound(
+            tokens=tokens,
+            experts=EXPERTS,
+            per_token=TOP_K,
+            hidden=HIDDEN,
+            width=WIDTH,
+            shared_width=SHARED_WIDTH,
+            activation=4,
+        )
+        used = peak_bytes(lambda: route(x, weights, norm=norm, residual=x))  # noqa: B023
+        assert most / 2 < used <= most + 1024
 
 
 def test_counters_are_left_at_zero(kernel_device: torch.device) -> None:

@@ -150,7 +150,16 @@ class _Unit:
             routed = moe.decode_bytes(
                 tokens=self.tokens, hidden=hidden, width=experts.intermediate_size, activation=activation
             )
-        return routing + result + max(routed, shared)
+        kernels = (moe.many_bytes if self.prefill else moe.few_bytes)(
+            tokens=self.tokens,
+            experts=experts.count,
+            per_token=experts.per_token,
+            hidden=hidden,
+            width=experts.intermediate_size,
+            shared_width=experts.shared_intermediate_size,
+            activation=activation,
+        )
+        return max(routing + result + max(routed, shared), kernels)
 
     def _head(self) -> int:
         """Logits as the product gives them and in float32."""
