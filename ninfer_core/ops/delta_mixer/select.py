@@ -52,7 +52,7 @@ def launch(interpreted: bool = False) -> Launch:
     from ninfer_core.ops.delta_mixer.triton import Launch
 
     return Launch(
-        decode_warps=8,
+        decode_warps=4,
         fold_warps=8,
         convolve_warps=4,
         convolve_tile=32,
@@ -61,7 +61,7 @@ def launch(interpreted: bool = False) -> Launch:
         scan_part=32,
         scan_stages=2,
         read_warps=4,
-        dependent=False,
+        dependent=not interpreted,
         interpreted=interpreted,
     )
 

@@ -44,6 +44,7 @@ class TritonMixer:
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
         self._reference = ReferenceMixer()
+        self._options = {"launch_pdl": True} if launch.dependent else {}
         self._precision = "ieee" if launch.interpreted else "tf32"
 
     def prefill(
@@ -64,11 +65,12 @@ class TritonMixer:
         if count == 0:
             return columns.gate.new_empty(rows, 0, weights.value_width)
         solved = _Solved.empty(rows, chunks, weights, columns.qkv)
-        self._solve(columns, weights, state, layer, slots, lengths, solved)
+        self._convolve(columns, weights, state, layer, slots, lengths, solved)
+        self._solve(columns, weights, solved)
         self._scan(columns, weights, state, layer, slots, lengths, solved)
         return self._read(columns, weights, solved)
 
-    def _solve(
+    def _convolve(
         self,
         columns: MixerColumns,
         weights: MixerWeights,
@@ -97,6 +99,10 @@ class TritonMixer:
             TILE=tile,
             num_warps=self._launch.convolve_warps,
         )
+
+    def _solve(self, columns: MixerColumns, weights: MixerWeights, solved: _Solved) -> None:
+        rows, count = columns.qkv.shape[:2]
+        chunks = solved.before.shape[2]
         solve_kernel[(weights.value_heads, chunks, rows)](
             *_strided(columns.b, columns.a),
             weights.a_log,
@@ -201,7 +207,7 @@ class TritonMixer:
             SILU=weights.activation == "silu",
             DEPENDENT=self._launch.dependent,
             num_warps=self._launch.decode_warps,
-            **({"launch_pdl": True} if self._launch.dependent else {}),
+            **self._options,
         )
         return out
 

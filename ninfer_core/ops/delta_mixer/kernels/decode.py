@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from ninfer_core.ops.delta_mixer.kernels.arithmetic import L2_EPSILON, log_decay, opened, sigmoid, silu, stepped
 
@@ -94,7 +95,12 @@ def decode_kernel(
     SILU: tl.constexpr,
     DEPENDENT: tl.constexpr,
 ):
-    """Grid (value_heads, rows). `memory` and the rings are those of one layer; strides are in elements."""
+    """Grid (value_heads, rows). `memory` and the rings are those of one layer; strides are in elements.
+
+    With DEPENDENT the launch may begin before the one ahead has ended, but not before that one has seen the end of
+    everything ahead of itself: so what the round's start has written can be read at once, and the projection alone is
+    waited for.
+    """
     head = tl.program_id(0)
     row = tl.program_id(1)
     SHARE: tl.constexpr = VALUE_HEADS // KEY_HEADS
@@ -131,7 +137,7 @@ def decode_kernel(
     bias = tl.load(dt_bias + head)
     norm = tl.load(gate_norm + value_index)
     if DEPENDENT:
-        tl.extra.cuda.gdc_wait()
+        gdc_wait()
     qkv += row * qkv_row
     gate += row * gate_row + head * VALUE_DIM + value_index
     b += row * b_row + head
@@ -143,6 +149,8 @@ def decode_kernel(
     opening = tl.load(gate)
     strength = tl.load(b)
     rate = tl.load(a)
+    if DEPENDENT:
+        gdc_launch_dependents()
 
     for column in range(taken):
         held = stepped(held * tl.exp(old_decay), old_key, old_update)
