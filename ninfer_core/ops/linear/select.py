@@ -1,4 +1,4 @@
-"""The routes of a linear map, by device."""
+"""Which linear map a device gets, and with what launch parameters."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import torch
 
 from ninfer_core.ops.linear.matrix import Matrix
 from ninfer_core.ops.linear.reference import Norm, linear
+from ninfer_core.ops.linear.tiles import H200
 
 Kernels = Literal["auto", "reference"]
+MOST_FEW_ROWS = 64
+"""Rows without a class, those of a short prompt, that the kernel for few rows takes."""
 
 
 class Linear(Protocol):
@@ -28,5 +31,13 @@ class Linear(Protocol):
 
 
 def select(device: torch.device, kernels: Kernels) -> Linear:
-    """What to call on `device`: chosen once, while a model is built."""
-    return linear
+    """What to call on `device`, chosen once, while a model is built: Triton on CUDA, unless the reference is asked
+    for."""
+    return linear if device.type != "cuda" or kernels == "reference" else triton_route()
+
+
+def triton_route() -> Linear:
+    """The route of a CUDA device, which the interpreter can run too."""
+    from ninfer_core.ops.linear.triton import TritonLinear
+
+    return TritonLinear(H200, MOST_FEW_ROWS)

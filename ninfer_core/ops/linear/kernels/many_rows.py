@@ -1,0 +1,81 @@
+"""What stands around a product over many rows: activations into fp8 codes, and weights out of their codes."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from ninfer_core.ops.linear.kernels.codes import E2M1_UNIT, E4M3_UNIT, e2m1_high, e2m1_low, e4m3
+from ninfer_core.ops.swiglu.triton import silu
+
+E4M3_MAXIMUM: tl.constexpr = tl.constexpr(448.0)
+
+
+@triton.jit
+def quantise_rows(
+    x,
+    norm_weight,
+    codes,
+    scale,
+    width,
+    epsilon,
+    NORM: tl.constexpr,
+    GATED: tl.constexpr,
+    PADDED: tl.constexpr,
+    DEPENDENT: tl.constexpr,
+):
+    """Each row, after its norm or gated activation if any -> codes [rows, width] e4m3 and scale [rows] float32.
+
+    A program holds a row, which is read once: x [rows, width], or [rows, 2 · width] where GATED. The scale of a row of
+    zeros is one. Rows need nothing of each other.
+    """
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, PADDED)
+    inside = column < width
+    if DEPENDENT:
+        gdc_wait()
+    if GATED:
+        gate = tl.load(x + row * 2 * width + column, mask=inside, other=0.0).to(tl.float32)
+        value = silu(gate) * tl.load(x + row * 2 * width + width + column, mask=inside, other=0.0).to(tl.float32)
+    else:
+        value = tl.load(x + row * width + column, mask=inside, other=0.0).to(tl.float32)
+    if DEPENDENT:
+        gdc_launch_dependents()
+    if NORM:
+        root = tl.rsqrt(tl.sum(value * value, 0) / width + epsilon)
+        value = value * root * (1.0 + tl.load(norm_weight + column, mask=inside, other=0.0).to(tl.float32))
+    largest = tl.max(tl.abs(value), 0)
+    step = tl.where(largest > 0, largest / E4M3_MAXIMUM, 1.0)
+    value = tl.minimum(tl.maximum(value / step, -E4M3_MAXIMUM), E4M3_MAXIMUM)
+    tl.store(codes + row * width + column, value.to(codes.dtype.element_ty), mask=inside)
+    tl.store(scale + row, step)
+
+
+@triton.jit
+def decode_fp8(codes, scale, weight, inputs, groups, GROUP: tl.constexpr, BLOCK: tl.constexpr, ASSEMBLY: tl.constexpr):
+    """codes [outputs, inputs] e4m3 as bytes, scale [outputs, groups] -> weight. Grid: (outputs, blocks of inputs)."""
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = column < inputs
+    value = e4m3(tl.load(codes + row * inputs + column, mask=inside, other=0), ASSEMBLY).to(tl.float32)
+    factor = tl.load(scale + row * groups + column // GROUP, mask=inside, other=0.0)
+    tl.store(weight + row * inputs + column, (value * E4M3_UNIT * factor).to(weight.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def decode_nvfp4(codes, block_scale, scale, weight, inputs, BLOCK: tl.constexpr, ASSEMBLY: tl.constexpr):
+    """codes [outputs, inputs / 2], block scales as bytes -> weight [outputs, inputs]. Grid: (outputs, blocks)."""
+    row = tl.program_id(0).to(tl.int64)
+    pair = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = pair < inputs // 2
+    code = tl.load(codes + row * (inputs // 2) + pair, mask=inside, other=0)
+    factor = e4m3(tl.load(block_scale + row * (inputs // 16) + pair // 8, mask=inside, other=0), ASSEMBLY)
+    factor = factor.to(tl.float32) * E4M3_UNIT
+    rest = tl.load(scale + row)
+    # Values and block scales are exact together; the scale of the matrix rounds, as in the reference.
+    low = e2m1_low(code, ASSEMBLY).to(tl.float32) * E2M1_UNIT * factor * rest
+    high = e2m1_high(code, ASSEMBLY).to(tl.float32) * E2M1_UNIT * factor * rest
+    column = tl.program_id(1) * 2 * BLOCK + tl.arange(0, 2 * BLOCK)
+    value = tl.interleave(low, high).to(weight.dtype.element_ty)
+    tl.store(weight + row * inputs + column, value, mask=column < inputs)

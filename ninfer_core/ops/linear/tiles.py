@@ -1,0 +1,80 @@
+"""Launch parameters of the kernel for few rows, by class of shape: measured on an H200, chosen by nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from ninfer_core.ops.linear.matrix import DenseMatrix, Fp8Matrix, Matrix
+
+Form = Literal["dense", "fp8", "fp8_groups", "nvfp4"]
+"""Formats as the kernel tells them apart."""
+ROW_CLASSES = (8, 16, 32, 64, 128)
+"""Rows of x that a dot has, padding included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Outputs of a program (of gate and of up, where gated), inputs at once, blocks under way, and its warps."""
+
+    outputs: int
+    inputs: int
+    stages: int
+    warps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The tiles of one format and row class: with a norm, gated (norm or not), and with neither."""
+
+    normed: Tile
+    gated: Tile
+    plain: Tile
+
+
+Tiles = Mapping[tuple[Form, int], Row]
+
+H200: Tiles = MappingProxyType(
+    {
+        ("dense", 8): Row(Tile(64, 128, 4, 2), Tile(32, 128, 3, 1), Tile(16, 256, 4, 1)),
+        ("dense", 16): Row(Tile(64, 128, 4, 2), Tile(32, 128, 3, 1), Tile(16, 256, 4, 1)),
+        ("dense", 32): Row(Tile(64, 128, 3, 4), Tile(32, 128, 3, 4), Tile(32, 128, 4, 4)),
+        ("dense", 64): Row(Tile(64, 64, 4, 4), Tile(32, 64, 4, 4), Tile(32, 64, 4, 4)),
+        ("dense", 128): Row(Tile(64, 64, 4, 4), Tile(64, 64, 3, 4), Tile(64, 64, 4, 4)),
+        ("fp8", 8): Row(Tile(64, 128, 4, 2), Tile(32, 128, 3, 1), Tile(16, 256, 4, 1)),
+        ("fp8", 16): Row(Tile(64, 128, 4, 2), Tile(32, 128, 3, 1), Tile(16, 256, 4, 1)),
+        ("fp8", 32): Row(Tile(64, 128, 3, 4), Tile(32, 128, 3, 4), Tile(32, 128, 4, 4)),
+        ("fp8", 64): Row(Tile(64, 64, 4, 4), Tile(32, 64, 4, 4), Tile(32, 64, 4, 4)),
+        ("fp8", 128): Row(Tile(64, 64, 4, 4), Tile(64, 64, 3, 4), Tile(64, 64, 4, 4)),
+        ("fp8_groups", 8): Row(Tile(64, 128, 4, 2), Tile(32, 128, 3, 1), Tile(32, 128, 4, 1)),
+        ("fp8_groups", 16): Row(Tile(64, 128, 4, 2), Tile(32, 128, 3, 1), Tile(32, 128, 4, 1)),
+        ("fp8_groups", 32): Row(Tile(64, 128, 3, 4), Tile(32, 128, 3, 4), Tile(32, 128, 3, 4)),
+        ("fp8_groups", 64): Row(Tile(64, 128, 2, 4), Tile(32, 128, 2, 4), Tile(32, 128, 2, 4)),
+        ("fp8_groups", 128): Row(Tile(64, 128, 2, 4), Tile(64, 128, 2, 8), Tile(64, 128, 2, 4)),
+        ("nvfp4", 8): Row(Tile(32, 256, 3, 2), Tile(32, 256, 3, 1), Tile(16, 512, 4, 1)),
+        ("nvfp4", 16): Row(Tile(32, 256, 3, 2), Tile(32, 256, 3, 2), Tile(16, 512, 4, 1)),
+        ("nvfp4", 32): Row(Tile(64, 128, 3, 4), Tile(32, 128, 3, 4), Tile(32, 128, 4, 4)),
+        ("nvfp4", 64): Row(Tile(64, 64, 4, 4), Tile(32, 64, 4, 4), Tile(32, 64, 4, 4)),
+        ("nvfp4", 128): Row(Tile(64, 64, 4, 4), Tile(64, 64, 3, 8), Tile(64, 64, 4, 4)),
+    }
+)
+
+
+def tile_of(tiles: Tiles, matrix: Matrix, row_class: int, *, gated: bool, norm: bool) -> Tile:
+    row = tiles[form_of(matrix), row_class]
+    return row.gated if gated else row.normed if norm else row.plain
+
+
+def form_of(matrix: Matrix) -> Form:
+    if isinstance(matrix, DenseMatrix):
+        return "dense"
+    if isinstance(matrix, Fp8Matrix):
+        return "fp8" if matrix.scale.shape[-1] == 1 else "fp8_groups"
+    return "nvfp4"
+
+
+def padded_class(rows: int) -> int | None:
+    """The smallest class that holds `rows`; None where none does."""
+    return next((row_class for row_class in ROW_CLASSES if row_class >= rows), None)

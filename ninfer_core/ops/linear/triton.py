@@ -1,0 +1,47 @@
+"""The linear map on a CUDA device: one kernel for few rows, the matrix library for many."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from ninfer_core.ops.linear.few import linear_few_rows
+from ninfer_core.ops.linear.many import linear_many_rows
+from ninfer_core.ops.linear.matrix import Matrix
+from ninfer_core.ops.linear.reference import Norm
+from ninfer_core.ops.linear.tiles import Tiles, padded_class, tile_of
+
+
+@dataclass(frozen=True, slots=True)
+class TritonLinear:
+    """Implements `select.Linear`. `most_rows` is how many rows without a class the kernel for few rows takes; those
+    with one it takes up to the largest class that it has."""
+
+    tiles: Tiles
+    most_rows: int
+
+    def __call__(
+        self,
+        x: torch.Tensor,
+        matrix: Matrix,
+        row_class: int = 0,
+        *,
+        norm: Norm | None = None,
+        residual: torch.Tensor | None = None,
+        gated: bool = False,
+    ) -> torch.Tensor:
+        """See the package."""
+        flat = x.reshape(-1, x.shape[-1])
+        rows = flat.shape[0]
+        width = matrix.outputs // 2 if gated else matrix.outputs
+        flat_residual = None if residual is None else residual.reshape(rows, width)
+        padded = padded_class(max(rows, row_class))
+        if rows == 0:
+            y = x.new_empty(0, width)
+        elif padded is None or (row_class == 0 and rows > self.most_rows):
+            y = linear_many_rows(flat, matrix, norm=norm, residual=flat_residual, gated=gated)
+        else:
+            tile = tile_of(self.tiles, matrix, padded, gated=gated, norm=norm is not None)
+            y = linear_few_rows(flat, matrix, tile, padded, norm=norm, residual=flat_residual, gated=gated)
+        return y.view(*x.shape[:-1], width)

@@ -1,0 +1,43 @@
+"""The zero-centred norm, one program for a row, which lies in registers: read once, written once."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+
+@triton.jit
+def norm_rows(x, weight, y, width, epsilon, PADDED: tl.constexpr, DEPENDENT: tl.constexpr):
+    """x, y [rows, width], contiguous; PADDED is a power of two of at least `width`."""
+    column = tl.arange(0, PADDED)
+    inside = column < width
+    factor = 1.0 + tl.load(weight + column, mask=inside, other=0.0).to(tl.float32)
+    if DEPENDENT:
+        gdc_wait()
+    place = tl.program_id(0).to(tl.int64) * width + column
+    wide = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
+    if DEPENDENT:
+        gdc_launch_dependents()
+    scale = tl.rsqrt(tl.sum(wide * wide, 0) / width + epsilon)
+    tl.store(y + place, (wide * scale * factor).to(y.dtype.element_ty), mask=inside)
+
+
+def rms_norm(x: torch.Tensor, weight: torch.Tensor, epsilon: float) -> torch.Tensor:
+    """x [..., width] -> [..., width]; see the package."""
+    x = x.contiguous()
+    y = torch.empty_like(x)
+    width = x.shape[-1]
+    if x.numel() == 0:
+        return y
+    padded = triton.next_power_of_2(width)
+    dependent = x.is_cuda
+    launch = {"launch_pdl": True, "num_warps": row_warps(padded)} if dependent else {}
+    norm_rows[(x.numel() // width,)](x, weight, y, width, epsilon, PADDED=padded, DEPENDENT=dependent, **launch)
+    return y
+
+
+def row_warps(padded: int) -> int:
+    """Warps of a program that holds a row: eight elements a thread where the row is long enough, 32 warps at most."""
+    return max(1, min(32, padded // 256))

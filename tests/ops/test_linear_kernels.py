@@ -1,0 +1,189 @@
+"""The kernels of linear layers against float64: every format, what is fused, and their boundaries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from ninfer_core.ops.linear import (
+    DECODE_ROWS,
+    DenseMatrix,
+    Fp8Matrix,
+    Linear,
+    Matrix,
+    Norm,
+    Nvfp4Matrix,
+    dense,
+    encode_fp8,
+    encode_nvfp4,
+    select,
+)
+from ninfer_core.testing.tolerances import BF16_OPERATION, FP32_OPERATION, Tolerance
+
+
+def encode_groups(weight: torch.Tensor) -> Fp8Matrix:
+    groups = -(-weight.shape[-1] // 128)
+    coded = encode_fp8(weight)
+    return Fp8Matrix(coded.codes, coded.scale * (torch.rand(weight.shape[0], groups, device=weight.device) + 0.5))
+
+
+FORMATS: dict[str, Callable[[torch.Tensor], Matrix]] = {
+    "dense": DenseMatrix,
+    "fp8": encode_fp8,
+    "fp8_groups": encode_groups,
+    "nvfp4": encode_nvfp4,
+}
+EPSILON = 1e-6
+
+
+@pytest.fixture(scope="module")
+def dtype(kernel_device: torch.device) -> torch.dtype:
+    """The interpreter cannot multiply bfloat16."""
+    return torch.bfloat16 if kernel_device.type == "cuda" else torch.float32
+
+
+@pytest.fixture(scope="module")
+def tolerance(dtype: torch.dtype) -> Tolerance:
+    return BF16_OPERATION if dtype == torch.bfloat16 else FP32_OPERATION
+
+
+@pytest.fixture(scope="module")
+def linear(kernel_device: torch.device) -> Linear:
+    """The route of a CUDA device, wherever it runs."""
+    from ninfer_core.ops.linear.select import triton_route
+
+    assert kernel_device.type == "cpu" or select(kernel_device, "auto") == triton_route()
+    return triton_route()
+
+
+def expected(
+    x: torch.Tensor, matrix: Matrix, norm: Norm | None, residual: torch.Tensor | None, *, gated: bool
+) -> torch.Tensor:
+    wide = x.double()
+    if norm is not None:
+        root = (wide.square().mean(-1, keepdim=True) + norm.epsilon).sqrt()
+        wide = wide / root * (1 + norm.weight.double())
+    y = wide @ dense(matrix, torch.float64).T
+    if gated:
+        gate, up = y.chunk(2, -1)
+        y = gate / (1 + (-gate).exp()) * up
+    return y if residual is None else y + residual.double()
+
+
+def arguments(
+    device: torch.device, dtype: torch.dtype, rows: int, inputs: int, outputs: int, form: str
+) -> tuple[torch.Tensor, Matrix, Norm, torch.Tensor]:
+    x = (2 * torch.randn(rows, inputs)).to(device, dtype)
+    weight = (torch.randn(outputs, inputs) / inputs**0.5).to(device, dtype)
+    norm = Norm((torch.randn(inputs) / 4).to(device, dtype), EPSILON)
+    return x, FORMATS[form](weight), norm, torch.randn(rows, outputs).to(device, dtype)
+
+
+@pytest.mark.parametrize("fused", ["", "norm", "residual", "norm residual", "gated norm", "gated norm residual"])
+@pytest.mark.parametrize("inputs", [256, 208])
+@pytest.mark.parametrize("form", FORMATS)
+def test_few_rows(
+    linear: Linear,
+    kernel_device: torch.device,
+    dtype: torch.dtype,
+    tolerance: Tolerance,
+    form: str,
+    inputs: int,
+    fused: str,
+) -> None:
+    for rows in (1, 3):
+        x, matrix, norm, residual = arguments(kernel_device, dtype, rows, inputs, 70, form)
+        gated = "gated" in fused
+        given_norm = norm if "norm" in fused else None
+        given = (residual[:, :35] if gated else residual).contiguous() if "residual" in fused else None
+        actual = linear(x, matrix, DECODE_ROWS, norm=given_norm, residual=given, gated=gated)
+        assert actual.dtype == dtype
+        tolerance.check(actual, expected(x, matrix, given_norm, given, gated=gated))
+
+
+@pytest.mark.parametrize("row_class", [8, 16, 24, 64, 128])
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_class_at_its_edges(
+    linear: Linear, kernel_device: torch.device, dtype: torch.dtype, tolerance: Tolerance, form: str, row_class: int
+) -> None:
+    x, matrix, norm, residual = arguments(kernel_device, dtype, row_class, 144, 24, form)
+    whole = linear(x, matrix, row_class, norm=norm, residual=residual)
+    tolerance.check(whole, expected(x, matrix, norm, residual, gated=False))
+    for rows in (1, row_class - 1):
+        part = linear(x[-rows:], matrix, row_class, norm=norm, residual=residual[-rows:])
+        assert torch.equal(part, whole[-rows:])
+
+
+@pytest.mark.parametrize("fused", ["", "norm", "residual", "gated norm"])
+@pytest.mark.parametrize("form", FORMATS)
+def test_many_rows(
+    linear: Linear, kernel_device: torch.device, dtype: torch.dtype, tolerance: Tolerance, form: str, fused: str
+) -> None:
+    x, matrix, norm, residual = arguments(kernel_device, dtype, 150, 96, 32, form)
+    gated, given_norm = "gated" in fused, norm if "norm" in fused else None
+    given = residual if "residual" in fused else None
+    before = residual.clone()
+    actual = linear(x, matrix, norm=given_norm, residual=given, gated=gated)
+    assert torch.equal(residual, before)
+    wanted = expected(x, matrix, given_norm, given, gated=gated)
+    if form == "fp8" and dtype == torch.bfloat16:
+        assert (actual.double() - wanted).norm() <= 0.05 * wanted.norm()  # activations have four bits
+    else:
+        tolerance.check(actual, wanted)
+
+
+def test_leading_axes_and_no_rows(linear: Linear, kernel_device: torch.device, dtype: torch.dtype) -> None:
+    x, matrix, norm, _ = arguments(kernel_device, dtype, 6, 64, 40, "dense")
+    flat = linear(x, matrix, 8, norm=norm)
+    assert torch.equal(linear(x.view(3, 2, 64), matrix, 8, norm=norm), flat.view(3, 2, 40))
+    assert linear(x[:0], matrix, 8).shape == (0, 40)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_what_is_behind_the_rows_is_not_read(
+    linear: Linear, kernel_device: torch.device, dtype: torch.dtype, form: str
+) -> None:
+    x, matrix, norm, residual = arguments(kernel_device, dtype, 8, 80, 40, form)
+    x[3:], residual[3:] = float("nan"), float("nan")
+    assert linear(x[:3], matrix, 8, norm=norm, residual=residual[:3]).isfinite().all()
+
+
+def decoded(matrix: Fp8Matrix | Nvfp4Matrix) -> torch.Tensor:
+    from ninfer_core.ops.linear.many import decode
+
+    return decode(matrix, torch.float32)
+
+
+def test_the_decoding_kernels_know_every_code(kernel_device: torch.device) -> None:
+    codes = torch.arange(256, dtype=torch.uint8)
+    codes[(codes & 127) == 127] = 0  # no weight is a NaN
+    fp8 = Fp8Matrix(codes.view(torch.float8_e4m3fn).view(2, 128).to(kernel_device), torch.ones(2, 1).to(kernel_device))
+    assert torch.equal(decoded(fp8), dense(fp8))
+    block_scale = torch.arange(127, dtype=torch.uint8).view(torch.float8_e4m3fn)[:, None].expand(-1, 32).contiguous()
+    pairs = torch.arange(256, dtype=torch.uint8).expand(127, -1).contiguous()
+    nvfp4 = Nvfp4Matrix(
+        pairs.to(kernel_device), block_scale.to(kernel_device), torch.linspace(0.1, 3, 127).to(kernel_device)
+    )
+    assert torch.equal(decoded(nvfp4), dense(nvfp4))
+
+
+@pytest.mark.parametrize("form", ["fp8", "nvfp4"])
+def test_the_product_knows_every_code(
+    linear: Linear, kernel_device: torch.device, dtype: torch.dtype, form: str
+) -> None:
+    """x picks one input at a time, so that every weight comes out alone."""
+    codes = torch.arange(256, dtype=torch.uint8).view(8, 32)
+    matrix: Matrix
+    if form == "fp8":
+        codes[(codes & 127) == 127] = 0
+        matrix = Fp8Matrix(codes.view(torch.float8_e4m3fn).to(kernel_device), torch.ones(8, 1).to(kernel_device))
+    else:
+        block_scale = torch.tensor([1, 7, 8, 126], dtype=torch.uint8).view(torch.float8_e4m3fn).expand(8, -1)
+        matrix = Nvfp4Matrix(
+            codes.to(kernel_device), block_scale.contiguous().to(kernel_device), torch.ones(8).to(kernel_device)
+        )
+    one_hot = torch.eye(matrix.inputs).to(kernel_device, dtype)
+    picked = linear(one_hot, matrix, 64)
+    assert torch.equal(picked.float(), dense(matrix).T)
