@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from ninfer_core.api.artifact import ArtifactIdentity, TensorSpec
 from ninfer_core.api.stored_matrix import FP8_CODES, NVFP4_CODES
@@ -15,6 +15,10 @@ WEIGHTS_ID_BY_DTYPE: Mapping[str, str] = {"bfloat16": "bf16", "float16": "fp16",
 
 CODED_FORMS = ("fp8", "nvfp4")
 """Forms whose matrices are codes."""
+_FORM_BY_CODES: Mapping[str, str] = {FP8_CODES: "fp8", NVFP4_CODES: "nvfp4"}
+
+SCALE_ENDINGS = ("_scale", "_scale_inv", "_scale_2", "_global_scale")
+"""What the names of scales have behind that of their matrix."""
 
 
 def name_problem(name: str) -> str | None:
@@ -49,19 +53,21 @@ def weights_problem(weights_id: str, specs: Iterable[TensorSpec]) -> str | None:
 def weights_id_of(specs: Iterable[TensorSpec]) -> str:
     """`nvfp4` where a matrix has 4-bit codes, else `fp8` where one has 8-bit codes, else the dtype that holds most
     bytes, in short where it has a short name. Codes are what has a scale beside it (`api.stored_matrix`)."""
-    dtypes: dict[str, str] = {}
+    by_name: dict[str, TensorSpec] = {}
     bytes_by_dtype: dict[str, int] = {}
     for spec in specs:
-        dtypes[spec.name] = spec.dtype
+        by_name[spec.name] = spec
         bytes_by_dtype[spec.dtype] = bytes_by_dtype.get(spec.dtype, 0) + spec.bytes
-    coded = {dtype for name, dtype in dtypes.items() if _has_scale(name, dtypes)}
-    if NVFP4_CODES in coded:
-        return "nvfp4"
-    if FP8_CODES in coded:
-        return "fp8"
+    forms = {form_of_codes(spec, by_name) for spec in by_name.values()}
+    for form in ("nvfp4", "fp8"):
+        if form in forms:
+            return form
     largest = max(bytes_by_dtype, key=lambda dtype: bytes_by_dtype[dtype], default="")
     return WEIGHTS_ID_BY_DTYPE.get(largest, largest)
 
 
-def _has_scale(name: str, names: Container[str]) -> bool:
-    return any(name.removesuffix("_packed") + ending in names for ending in ("_scale", "_scale_inv"))
+def form_of_codes(spec: TensorSpec, by_name: Mapping[str, TensorSpec]) -> str | None:
+    """Of codes, which have a scale beside them (`api.stored_matrix`), the form; None for every other tensor."""
+    form = _FORM_BY_CODES.get(spec.dtype)
+    stem = spec.name.removesuffix("_packed")
+    return form if any(stem + ending in by_name for ending in ("_scale", "_scale_inv")) else None

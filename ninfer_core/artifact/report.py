@@ -12,6 +12,7 @@ from ninfer_core.api.errors import ArtifactInvalid, NinferError
 from ninfer_core.api.geometry import Geometry
 from ninfer_core.artifact.conversion import REPORTED_ACTIVATIONS, stored_groups
 from ninfer_core.artifact.frontend import checked_frontend
+from ninfer_core.artifact.identity import SCALE_ENDINGS, form_of_codes
 from ninfer_core.artifact.inventory import inventory_problems
 from ninfer_core.artifact.source import open_artifact
 from ninfer_core.plugins import LoadedPlugin, PluginRegistry, claiming_families
@@ -27,6 +28,20 @@ class GroupSummary(msgspec.Struct, frozen=True, kw_only=True):
     tensors: int
     bytes: int
     bytes_by_dtype: dict[str, int]
+
+
+class FormSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """What is stored in one form, `plain` or that of its codes. `tensors` counts scales with their matrix, as `bytes`
+    does."""
+
+    form: str
+    tensors: int
+    weights: int
+    bytes: int
+
+    @property
+    def bits_per_weight(self) -> float:
+        return 8 * self.bytes / max(self.weights, 1)
 
 
 class ResourceSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +69,7 @@ class ArtifactReport(msgspec.Struct, frozen=True, kw_only=True):
     families: tuple[str, ...]
     geometry: Geometry | None
     groups: tuple[GroupSummary, ...]
+    forms: tuple[FormSummary, ...]
     resources: tuple[ResourceSummary, ...]
     tensors: tuple[TensorLine, ...]
     notes: tuple[str, ...]
@@ -75,6 +91,7 @@ def report_artifact(source: str | None, registry: PluginRegistry) -> ArtifactRep
             families=(),
             geometry=None,
             groups=(),
+            forms=(),
             resources=(),
             tensors=(),
             notes=(),
@@ -93,6 +110,7 @@ def report_artifact(source: str | None, registry: PluginRegistry) -> ArtifactRep
         families=tuple(plugin.offer.reference for plugin in found.claims),
         geometry=geometry,
         groups=_groups(tensors),
+        forms=_forms(header.tensors),
         resources=tuple(_resource(name, header.resources[name]) for name in sorted(header.resources)),
         tensors=tensors,
         notes=tuple(notes),
@@ -164,6 +182,28 @@ def _group(group: str, lines: list[TensorLine]) -> GroupSummary:
         bytes_by_dtype[line.dtype] = bytes_by_dtype.get(line.dtype, 0) + line.bytes
     total = sum(bytes_by_dtype.values())
     return GroupSummary(group=group, tensors=len(lines), bytes=total, bytes_by_dtype=bytes_by_dtype)
+
+
+def _forms(tensors: Sequence[TensorSpec]) -> tuple[FormSummary, ...]:
+    """Codes with their scales by form, and everything else."""
+    by_name = {spec.name: spec for spec in tensors}
+    owner_of_scale: dict[str, str] = {}
+    for spec in tensors:
+        if form_of_codes(spec, by_name) is not None:
+            stem = spec.name.removesuffix("_packed")
+            owner_of_scale.update((stem + ending, spec.name) for ending in SCALE_ENDINGS if stem + ending in by_name)
+    sums: dict[str, list[int]] = {}
+    for spec in tensors:
+        owner = by_name[owner_of_scale.get(spec.name, spec.name)]
+        total = sums.setdefault(form_of_codes(owner, by_name) or "plain", [0, 0, 0])
+        total[2] += spec.bytes
+        if owner is spec:
+            total[0] += 1
+            total[1] += spec.elements * (2 if form_of_codes(spec, by_name) == "nvfp4" else 1)
+    return tuple(
+        FormSummary(form=form, tensors=sums[form][0], weights=sums[form][1], bytes=sums[form][2])
+        for form in sorted(sums)
+    )
 
 
 def _resource(name: str, data: bytes) -> ResourceSummary:

@@ -42,6 +42,12 @@ def _sections(report: ArtifactReport, tensors: bool) -> list[str]:
             (part.group, str(part.tensors), f"{part.bytes:,}", _dtypes(part.bytes_by_dtype)) for part in report.groups
         ]
         sections.append(table(("GROUP", "TENSORS", "BYTES", "DTYPES"), groups))
+    if report.forms:
+        forms = [
+            (part.form, str(part.tensors), f"{part.weights:,}", f"{part.bytes:,}", f"{part.bits_per_weight:.3f}")
+            for part in report.forms
+        ]
+        sections.append(table(("FORM", "TENSORS", "WEIGHTS", "BYTES", "BITS"), forms))
     if report.resources:
         resources = [(part.name, f"{part.bytes:,}", part.sha256) for part in report.resources]
         sections.append(table(("RESOURCE", "BYTES", "SHA256"), resources))

@@ -17,6 +17,7 @@ from ninfer_core.api.stored_matrix import WeightsFormat
 from ninfer_core.artifact import ArtifactHandle, encoding, inventory_problems, open_artifact
 from ninfer_core.artifact.conversion import convert_directory
 from ninfer_core.artifact.encoding import encoded_artifact, encoding_problem
+from ninfer_core.artifact.report import report_artifact
 from ninfer_core.ops.linear import DenseMatrix, Fp8Matrix, Nvfp4Matrix, dense, encode_fp8, encode_nvfp4
 from ninfer_core.plan.options import ServeOptions
 from ninfer_core.plan.prepare import prepare
@@ -109,6 +110,25 @@ def test_a_converted_directory_has_the_same_codes(
     assert same(loaded(stored), loaded(on_the_way))
     again = convert_directory(str(directory), tmp_path / "again.ninfer", registry, weights=weights)
     assert again.path.read_bytes() == done.path.read_bytes()
+
+
+@pytest.mark.parametrize(("weights", "bits"), [("fp8", 8 + 32 / 64), ("nvfp4", 4 + 8 / 16)])
+def test_a_report_has_the_forms_and_their_bytes(
+    tmp_path: Path, registry: PluginRegistry, weights: WeightsFormat, bits: float
+) -> None:
+    """Rows of 64 to 160 inputs share a scale of 32 bits; of nvfp4 only one scale in 16 inputs counts."""
+    directory = write_directory(tmp_path / "model", experts=True)
+    path = convert_directory(str(directory), tmp_path / "out.ninfer", registry, weights=weights).path
+    report = report_artifact(str(path), registry)
+    assert report.valid
+    coded, plain = report.forms
+    assert (coded.form, plain.form) == (weights, "plain")
+    assert coded.bytes + plain.bytes == sum(line.bytes for line in report.tensors)
+    assert (
+        coded.weights + plain.weights
+        == sum(line.bytes for line in report_artifact(str(directory), registry).tensors) / 4
+    )
+    assert abs(coded.bits_per_weight - bits) < 0.6
 
 
 def write_directory(folder: Path, *, experts: bool) -> Path:

@@ -63,6 +63,8 @@ def test_json_has_identity_groups_resources_and_geometry(container: Path, capsys
         {"group": "mtp", "tensors": 1, "bytes": 128, "bytes_by_dtype": {"bfloat16": 128}},
         {"group": "text", "tensors": 5, "bytes": text, "bytes_by_dtype": {"bfloat16": text}},
     ]
+    forms = [{"form": "plain", "tensors": 6, "weights": (text + 128) // 2, "bytes": text + 128}]
+    assert value["forms"] == forms
     sums = {part["name"]: (part["bytes"], part["sha256"]) for part in value["resources"]}  # type: ignore[attr-defined]
     for name, data in RESOURCES.items():
         assert sums[name] == (len(data), hashlib.sha256(data).hexdigest())

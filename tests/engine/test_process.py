@@ -43,6 +43,8 @@ from ninfer_core.engine.messages import (
 from ninfer_core.engine.process import Publisher, build_engine
 from ninfer_core.engine.scripted.script import Script, ScriptedAnswer
 from ninfer_core.engine.wire import BlockingReader, EngineStart, encode_frame, engine_decoder
+from ninfer_core.plan.options import ServeOptions
+from ninfer_core.plan.prepare import prepare
 from ninfer_core.plugins import PluginRegistry
 from ninfer_core.telemetry import create_log
 from ninfer_core.testing.histories import sampling
@@ -146,6 +148,17 @@ def test_requests_over_the_socket(subject: Subject, engine: EngineProcess) -> No
     assert sorted(finished) == list(range(5))
     assert any(isinstance(m, Event) and isinstance(m.event, TextDelta) for m in messages)
     assert engine.process.wait(SECONDS) == 0
+
+
+def test_an_engine_encodes_what_its_plan_has_in_codes(subject: Subject, engine: EngineProcess) -> None:
+    options = ServeOptions(artifact=subject.source, weights="nvfp4", device="cpu", max_context=256)
+    plan = prepare(options, PluginRegistry.discover()).plan
+    assert plan.fingerprint != subject.plan.fingerprint
+    engine.send(EngineStart(plan=plan, source=subject.source))
+    assert engine.until_ready()[-1] == Ready(plan_digest=plan.digest)
+    engine.send(submit(1))
+    engine.send(Shutdown(drain=True))
+    assert any(isinstance(m, Event) and isinstance(m.event, Finished) for m in engine.until_end())
 
 
 def test_the_engine_ends_when_the_socket_does(subject: Subject, engine: EngineProcess) -> None:
