@@ -9,6 +9,8 @@ from ninfer_models.qwen_hybrid.text import build_text_model
 from ninfer_models.qwen_hybrid.workspace import workspace_bytes
 
 from ninfer_core.api import BuildShape
+from ninfer_core.artifact.encoding import encoded_artifact
+from ninfer_core.plugins import LoadedPlugin, PluginRegistry
 from ninfer_core.testing.harness import ModelHarness
 from ninfer_core.testing.live_bytes import peak_bytes
 from ninfer_core.testing.tiny import tiny_artifact
@@ -16,13 +18,23 @@ from ninfer_core.testing.tiny import tiny_artifact
 SLACK_BYTES = 1 << 17
 
 
+@pytest.fixture(scope="module")
+def family() -> LoadedPlugin:
+    registry = PluginRegistry.discover()
+    (offer,) = registry.offers("family")
+    return registry.load(offer)
+
+
 @pytest.mark.parametrize("experts", [False, True], ids=["dense", "experts"])
 @pytest.mark.parametrize(("prefill_tokens", "rows"), [(512, 1), (1, 8), (64, 8)])
-def test_units_of_work_stay_within_the_workspace(prefill_tokens: int, rows: int, experts: bool) -> None:
-    artifact = tiny_artifact(experts=experts)
+@pytest.mark.parametrize("weights", ["fp32", "fp8", "nvfp4"])
+def test_units_of_work_stay_within_the_workspace(
+    prefill_tokens: int, rows: int, experts: bool, weights: str, family: LoadedPlugin
+) -> None:
+    artifact = encoded_artifact(tiny_artifact(experts=experts), family, weights)
     header, device = artifact.header, torch.device("cpu")
-    with artifact.open_weights() as weights:
-        model = build_text_model(header, "float32", 1, weights, device)
+    with artifact.open_weights() as source:
+        model = build_text_model(header, "float32", 1, source, device)
     run = ModelHarness(model, build_geometry(header, "float32"), device=device, max_context=1024)
     for slot in range(rows):
         run.begin(slot)

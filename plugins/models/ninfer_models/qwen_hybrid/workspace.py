@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ninfer_core.api import DTYPE_BYTES, ArtifactHeader, BuildShape
+from ninfer_core.api.stored_matrix import FP8_CODES, NVFP4_CODES
 from ninfer_core.ops.workspace import (
     FLOAT32,
     INT64,
@@ -25,16 +26,20 @@ from ninfer_core.ops.workspace import (
 )
 from ninfer_models.qwen_hybrid.config import Experts, QwenHybridConfig, parse_config
 
+_CODES = (FP8_CODES, NVFP4_CODES)
+
 
 def workspace_bytes(header: ArtifactHeader, shape: BuildShape) -> int:
     """Upper bound of the temporaries alive at once, up to and with the logits. Raises ArtifactInvalid."""
     config = parse_config(header)
     activation = DTYPE_BYTES[shape.activation_dtype]
     head_class = linear.DECODE_ROWS * shape.decode_columns
-    prefill = _Unit(config, activation, rows=1, columns=shape.prefill_tokens, row_class=0, head_class=head_class)
+    coded = any(tensor.dtype in _CODES for tensor in header.tensors)
+    prefill = _Unit(config, activation, coded, rows=1, columns=shape.prefill_tokens, row_class=0, head_class=head_class)
     decode = _Unit(
         config,
         activation,
+        coded,
         rows=shape.decode_rows,
         columns=shape.decode_columns,
         row_class=head_class,
@@ -46,10 +51,11 @@ def workspace_bytes(header: ArtifactHeader, shape: BuildShape) -> int:
 @dataclass(frozen=True, slots=True)
 class _Unit:
     """Bytes of each place for one unit of work of `rows` × `columns` tokens. `row_class`, 0 for a prefill, is that
-    of its matrix products; `head_class` that of the head."""
+    of its matrix products; `head_class` that of the head. `coded` is whether matrices are in codes."""
 
     config: QwenHybridConfig
     activation: int
+    coded: bool
     rows: int
     columns: int
     row_class: int
@@ -81,7 +87,12 @@ class _Unit:
 
     def _product(self, inputs: int, outputs: int) -> int:
         return linear.workspace_bytes(
-            rows=self.tokens, inputs=inputs, outputs=outputs, row_class=self.row_class, activation=self.activation
+            rows=self.tokens,
+            inputs=inputs,
+            outputs=outputs,
+            row_class=self.row_class,
+            activation=self.activation,
+            coded=self.coded,
         )
 
     def _attention(self) -> int:
@@ -170,5 +181,6 @@ class _Unit:
             outputs=config.vocabulary_rows,
             row_class=self.head_class,
             activation=self.activation,
+            coded=self.coded,
         )
         return product + self.rows * config.vocabulary_rows * FLOAT32
