@@ -5,8 +5,9 @@
     out        = delta rule(q, k, v, a, b)                  `ops.gated_delta`, float32
     y          = rms_norm(out) · w · activation(gate)       `ops.gated_rms_norm` of every value head, rounded once
 
-    columns    `MixerColumns`: qkv [rows, columns, channels], gate [rows, columns, value_heads · value_dim], a, b
-               [rows, columns, value_heads]; activation dtype; views of one projection are fine, the last axis dense
+    columns    `MixerColumns`, at least one: qkv [rows, columns, channels], gate [rows, columns, value_heads ·
+               value_dim], a, b [rows, columns, value_heads]; activation dtype; views of one projection are fine, the
+               last axis dense
     weights    `MixerWeights`, float32
     state      `MixerState` of all layers: the memory, and the rings of columns before the convolution, keys, updates
                and decays, as `ops.causal_conv` and `ops.gated_delta` describe them

@@ -62,8 +62,6 @@ class TritonMixer:
             return self._reference.prefill(columns, weights, state, layer, slots, lengths)
         rows, count = columns.qkv.shape[:2]
         chunks = -(-count // CHUNK_COLUMNS)
-        if count == 0:
-            return columns.gate.new_empty(rows, 0, weights.value_width)
         solved = _Solved.empty(rows, chunks, weights, columns.qkv)
         self._convolve(columns, weights, state, layer, slots, lengths, solved)
         self._solve(columns, weights, solved)
