@@ -15,8 +15,8 @@ For a matrix of n = [..., outputs, inputs]:
     nvfp4, packed   NAME_packed instead of NAME, and NAME_global_scale, which divides, instead of NAME_scale_2
 
 Two 4-bit codes share a byte, the even input in the low half. Scales without a dtype here are float32, bfloat16 or
-float16. Input scales (`input_scale`, `input_global_scale` in the place of `weight...`) may be there and are not used:
-activations keep 16 bits or are scaled by what they are.
+float16. Scales of activations (`input_scale`, `input_global_scale`, `k_scale`, `v_scale` in the place of `weight...`)
+may be there and are not used: activations keep 16 bits or are scaled by what they are, and so are keys and values.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ NVFP4_GROUP = 16
 DENSE_DTYPES = frozenset({"float32", "float16", "bfloat16"})
 FP8_CODES = "float8_e4m3fn"
 NVFP4_CODES = "uint8"
+_UNUSED_ENDINGS = ("input_scale", "input_global_scale", "output_scale", "k_scale", "v_scale")
 SUPPORTED = (
     "supported: float32, float16, bfloat16; float8_e4m3fn with a scale for 128 x 128 blocks, for rows or for the "
     "whole; nvfp4 (uint8 codes, a float8_e4m3fn scale for 16 inputs, one float scale)"
@@ -132,7 +133,7 @@ class _Finder:
                     format="fp8",
                     codes=self._spec(self._name, self._shape, FP8_CODES),
                     scale=scale,
-                    unused=self._input_scales(),
+                    unused=self._activation_scales(),
                 )
         return None
 
@@ -152,13 +153,13 @@ class _Finder:
             scale=scale,
             block_scale=self._spec(block_scale.name, (*self._shape[:-1], inputs // NVFP4_GROUP), FP8_CODES),
             divides=ending == "_global_scale",
-            unused=self._input_scales(),
+            unused=self._activation_scales(),
         )
 
-    def _input_scales(self) -> tuple[TensorSpec, ...]:
+    def _activation_scales(self) -> tuple[TensorSpec, ...]:
         stem = self._name.removesuffix("weight")
         stem = stem if stem != self._name else f"{self._name}_"
-        names = (f"{stem}input_scale", f"{stem}input_global_scale")
+        names = [stem + ending for ending in _UNUSED_ENDINGS]
         return tuple(self._regrouped(self._stored[name]) for name in names if name in self._stored)
 
     def _sibling(self, ending: str) -> TensorSpec | None:

@@ -52,9 +52,13 @@ def prepare(
     device = find_device(options, gpus)
     # Wrong options are worth knowing before an artifact is looked for.
     selection = select_plugins(options, registry, device)
-    artifact = _in_wanted_form(options, selection, registry, open_artifact(options.artifact, registry))
+    stored = open_artifact(options.artifact, registry)
+    artifact = _in_wanted_form(options, selection, registry, stored)
     resolution = resolve_selected(options, selection, registry, artifact.header, device)
     notes = list(artifact.notes)
+    if artifact is not stored and stored.header.file_bytes:
+        form = artifact.header.identity.weights_id
+        notes.append(f"matrices are put into {form} at every start; `ninfer convert --weights {form}` does it once")
     if device.kind == "cpu" and options.device is None:
         notes.append(f"planned for the CPU: {gpus.reason}")
     if device.name == "assumed":

@@ -161,10 +161,13 @@ def test_codes_are_not_made_from_codes(tmp_path: Path, registry: PluginRegistry,
 
 def test_a_plan_for_codes(tmp_path: Path, registry: PluginRegistry) -> None:
     path = str(write_tiny_artifact(tmp_path / "m.ninfer"))
-    plans = {
-        weights: prepare(ServeOptions(artifact=path, weights=weights, device="cpu"), registry).plan
+    prepared = {
+        weights: prepare(ServeOptions(artifact=path, weights=weights, device="cpu"), registry)
         for weights in (None, "bf16", "fp8", "nvfp4")
     }
+    assert prepared["bf16"].notes == () and len(prepared["fp8"].notes) == 1
+    assert "`ninfer convert --weights fp8` does it once" in prepared["fp8"].notes[0]
+    plans = {weights: each.plan for weights, each in prepared.items()}
     assert plans[None] == plans["bf16"] and plans[None].identity.weights_id == "fp32"
     assert len({plan.digest for plan in plans.values()}) == 3
     assert plans["nvfp4"].identity.weights_id == "nvfp4"

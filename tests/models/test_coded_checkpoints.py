@@ -56,7 +56,8 @@ def fp8_blocks_float32(shape: tuple[int, ...], generator: torch.Generator) -> Co
 
 def fp8_whole(shape: tuple[int, ...], generator: torch.Generator) -> Coded:
     codes, scale = fp8_codes(shape, generator), torch.rand((), generator=generator) * 0.001
-    return {".weight": codes, ".weight_scale": scale, ".input_scale": torch.tensor(1.0)}, codes.float() * scale
+    unused = {".input_scale": torch.tensor(1.0), ".k_scale": torch.tensor([1.0])}
+    return {".weight": codes, ".weight_scale": scale, **unused}, codes.float() * scale
 
 
 def fp8_rows(shape: tuple[int, ...], generator: torch.Generator) -> Coded:
