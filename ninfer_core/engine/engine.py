@@ -26,7 +26,7 @@ from ninfer_core.api.errors import (
 )
 from ninfer_core.api.frontend import OutputVocabulary
 from ninfer_core.api.plan import ExecutionPlan
-from ninfer_core.api.service import Progress
+from ninfer_core.api.service import Admitted, Progress
 from ninfer_core.engine.flight import Flight, Launched
 from ninfer_core.engine.inbox import Inbox, Refusal
 from ninfer_core.engine.messages import Cancel, Fatal, FrontMessage, Shutdown, Submit, failed
@@ -120,6 +120,10 @@ class Engine:
         """Whether there is nothing to run; messages may have come that say otherwise."""
         return self._scheduler.idle
 
+    def holds(self, request_id: int) -> bool:
+        """Whether the request has a place in the line or a row."""
+        return request_id in self._records
+
     def step(self, *, wait: bool = False) -> bool:
         """One boundary. False once a Shutdown is done with.
 
@@ -160,8 +164,6 @@ class Engine:
             self._handle(messages)
 
     def _handle(self, messages: list[FrontMessage]) -> None:
-        if messages:
-            self._publication.publish_visible()  # what a request has reached comes before its end
         self._publication.expect(message.request_id for message in messages if isinstance(message, Submit))
         for message in messages:
             self._receive(message)
@@ -233,7 +235,7 @@ class Engine:
         record = self._scheduler.admit(self._program.open_row)
         if record is not None:
             record.admitted_at = self._clock()
-            self._publication.admitted(record)
+            self._publication.commit([(record, Admitted(prompt_tokens=record.prompt_tokens, cached_tokens=0))])
 
     def _launch_next(self) -> None:
         """Give the device its next unit, if there is one."""
@@ -341,6 +343,7 @@ class Engine:
     # --- endings -----------------------------------------------------------------------------------
 
     def _end(self, record: RequestRecord, error: RequestError) -> None:
+        self._publication.publish_visible()  # what the request has reached comes before its end
         self._release(record)
         self._publication.failed(record.request_id, error)
 

@@ -15,7 +15,7 @@ from ninfer_core.engine.session import Ending, SessionStep
 Publish = Callable[[EngineMessage], None]
 """Takes one message; called from the engine thread and, for refusals, from whichever thread posts."""
 
-Outcome = Progress | SessionStep | Ending | RequestError
+Outcome = Admitted | Progress | SessionStep | Ending | RequestError
 """What a boundary has to tell of one request. An Ending by itself is that of a request that wanted no output."""
 
 
@@ -47,9 +47,6 @@ class Publication:
         for record, outcome in visible:
             self._tell(record, outcome)
 
-    def admitted(self, record: RequestRecord) -> None:
-        self._event(record, Admitted(prompt_tokens=record.prompt_tokens, cached_tokens=0))
-
     def failed(self, request_id: int, error: RequestError) -> None:
         """The last message of a request whose row, if it had one, is given back. Nothing of it may still be kept."""
         self._last(request_id, failed(request_id, error))
@@ -62,7 +59,7 @@ class Publication:
 
     def _tell(self, record: RequestRecord, outcome: Outcome) -> None:
         match outcome:
-            case Progress():
+            case Admitted() | Progress():
                 self._event(record, outcome)
             case SessionStep():
                 for delta in outcome.deltas:

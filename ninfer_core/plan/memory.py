@@ -31,9 +31,6 @@ def device_context_bytes(device: DeviceInfo) -> int:
     return DEVICE_CONTEXT_BYTES.get(device.compute_capability, OTHER_DEVICE_CONTEXT_BYTES)
 
 
-INPUT_ROWS = 8
-"""The inputs of a round are padded to a multiple of so many rows, so that each kind of them is aligned."""
-
 GRAPH_BYTES_PER_LAYER = 96 * 1024
 """What the driver keeps for one layer of one captured round."""
 
@@ -97,14 +94,13 @@ def record_tensors(geometry: Geometry, slots: int, columns: int) -> tuple[Tensor
 
 
 def row_tensors(geometry: Geometry, capacities: Capacities) -> tuple[TensorSpec, ...]:
-    """Persistent inputs and outputs of a round, one entry for each of C rows and W columns."""
+    """What a slot keeps between rounds, for each of C rows and W columns."""
     rows, columns = capacities.max_concurrency, 1 + capacities.draft_tokens
     table_pages = pages_for(capacities.max_context)
     shapes: tuple[tuple[str, str, tuple[int, ...]], ...] = (
         ("block_tables", "int32", (rows, table_pages)),
         ("penalty_counts", "int32", (rows, geometry.vocabulary_rows)),
         ("lengths", "int64", (rows,)),
-        ("round_inputs", "int64", (3, ceiling_divide(rows, INPUT_ROWS) * INPUT_ROWS)),
         ("candidates", "int64", (rows, columns)),
         ("seeds", "int64", (rows,)),
         ("top_k", "int64", (rows,)),

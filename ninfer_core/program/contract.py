@@ -65,8 +65,8 @@ class Program(Protocol):
     candidates, of which the next call says how many were taken. Closing a row drops whatever was not folded.
 
     Units are launched and run in that order; launching does not wait for the device. They are collected in the same
-    order, at most MOST_IN_FLIGHT of them stand uncollected, and a unit that yields candidates is collected before the
-    next unit of any of its rows. A row may be closed while its units are in flight: what they yield for it means
+    order, at most MOST_IN_FLIGHT of them stand uncollected, and a unit that yields candidates is collected before
+    anything else is launched. A row may be closed while its units are in flight: what they yield for it means
     nothing then.
     """
 

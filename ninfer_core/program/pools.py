@@ -15,15 +15,11 @@ from ninfer_core.plan.memory import kv_planes, record_tensors, row_tensors, stat
 
 @dataclass(frozen=True, slots=True)
 class RowBuffers:
-    """What the device keeps for each state slot between rounds, and the inputs of the round at hand.
-
-    A round of B rows has its inputs in the first B columns of `round_inputs`, which arrive in one copy.
-    """
+    """What the device keeps for each state slot between rounds."""
 
     block_tables: torch.Tensor  # int32 [slots, pages of one context]
     penalty_counts: torch.Tensor  # int32 [slots, vocabulary_rows]
     lengths: torch.Tensor  # int64 [slots]: committed tokens in the KV cache
-    round_inputs: torch.Tensor  # int64 [3, slots, padded]: slots, candidates to count, columns to fold
     candidates: torch.Tensor  # int64 [slots, columns]: what the last unit offered
     seeds: torch.Tensor  # int64 [slots]
     top_k: torch.Tensor  # int64 [slots]

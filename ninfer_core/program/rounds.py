@@ -17,21 +17,31 @@ from ninfer_core.ops import round_start, sample
 from ninfer_core.ops.round_start import SlotState
 from ninfer_core.program.cache import PagedCache, attention_routes
 from ninfer_core.program.pools import Pools
+from ninfer_core.program.transfer import Transfer
 
 
 class Rounds(Protocol):
     def run(self, rows: int, context_tokens: int) -> torch.Tensor:
         """Launch a round of the first `rows` rows of the round inputs, none of which reaches beyond `context_tokens`:
-        -> candidates int64 [rows, columns], which the next round may overwrite."""
+        -> candidates int64 [rows, columns], sent to the host (`Transfer.send`)."""
         ...
 
 
 class LaunchedRounds:
     """Every operation is launched by itself."""
 
-    def __init__(self, plan: ExecutionPlan, model: Model, codec: KVCodec, pools: Pools, device: torch.device) -> None:
+    def __init__(
+        self,
+        plan: ExecutionPlan,
+        model: Model,
+        codec: KVCodec,
+        pools: Pools,
+        transfer: Transfer,
+        device: torch.device,
+    ) -> None:
         self._model = model
         self._pools = pools
+        self._transfer = transfer
         self._columns = 1 + plan.capacities.draft_tokens
         self._token_domain = plan.token_domain
         self.attention = attention_routes(plan, codec, device, plan.kernels)
@@ -43,23 +53,21 @@ class LaunchedRounds:
         )
 
     def run(self, rows: int, context_tokens: int) -> torch.Tensor:
-        buffers = self._pools.rows
-        slots, _, folded = (inputs := buffers.round_inputs[:, :rows]).unbind(0)
-        begun = self.start(inputs, self.slot_state, self._columns)
+        begun = self.start(self._transfer.round_inputs[:, :rows], self.slot_state, self._columns)
         planes = self._pools.planes
         cache = PagedCache(self.attention.decode, planes, begun.block_table, begun.lengths, context_tokens)
         batch = ForwardBatch(
             token_ids=begun.anchors,
             positions=begun.positions.expand(3, rows, self._columns),
             cache=cache,
-            state=RecurrentState(self._pools.state, self._pools.records, slots, begun.lengths, folded),
+            state=RecurrentState(self._pools.state, self._pools.records, begun.slots, begun.lengths, begun.folded),
         )
         hidden = self._model.decode(batch)
-        return self.sample(hidden.flatten(0, 1), slots, begun.chosen_positions.flatten())
+        return self.sample(hidden.flatten(0, 1), begun.slots, begun.chosen_positions.flatten())
 
     def sample(self, hidden: torch.Tensor, slots: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """hidden [rows · columns, hidden_size], positions [rows · columns] of the tokens to choose -> candidates
-        int64 [rows, columns], kept in the rows' buffers as well."""
+        int64 [rows, columns], sent to the host and kept in the rows' buffers."""
         buffers = self._pools.rows
         tokens = self.sampler.sample(
             self._model.logits(hidden),
@@ -70,4 +78,4 @@ class LaunchedRounds:
             self._token_domain,
             buffers.candidates,
         )
-        return tokens.view(slots.shape[0], -1)
+        return self._transfer.send(tokens.view(slots.shape[0], -1))

@@ -2,7 +2,7 @@
 
 Between units the device holds, for every open row: its pages and state slot, its sampler, the candidates of its last
 unit. A decode round is told N of each row and begins by folding exactly that much, so committed state never holds a
-token that was not taken. Each round takes one copy to the device and one back.
+token that was not taken. Each round takes what it is told from host memory, and sends its candidates back there.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from ninfer_core.api.kv import KVCodec
 from ninfer_core.api.model import ForwardBatch, Model, RecurrentState
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.plan.memory import pages_for
+from ninfer_core.plan.units import ceiling_divide
 from ninfer_core.program.cache import PagedCache
 from ninfer_core.program.contract import RowRound, RowSetup, Sampling, Unit, UnitByUnit
 from ninfer_core.program.graphs import capture_rounds
@@ -26,6 +27,9 @@ from ninfer_core.program.rounds import LaunchedRounds, Rounds
 from ninfer_core.program.slots import SlotPool
 from ninfer_core.program.transfer import make_transfer
 from ninfer_core.program.workspace import Workspace
+
+INPUT_ROWS = 8
+"""The inputs of a round are padded to a multiple of so many rows, so that each kind of them is aligned."""
 
 FillPages = Callable[[Sequence[torch.Tensor], Sequence[int]], None]
 """Given the KV planes [layers, pages, kv_heads, page_tokens, elements] and numbers of pages."""
@@ -70,9 +74,10 @@ class DeviceProgram(UnitByUnit):
         self.pages = PagePool(pages=capacities.kv_pages, page_tokens=capacities.page_tokens)
         self.slots = SlotPool(capacities.state_slots)
         self._rows: dict[int, _Row] = {}
-        self._launched = LaunchedRounds(plan, model, codec, pools, device)
+        padded_rows = ceiling_divide(self._most_rows, INPUT_ROWS) * INPUT_ROWS
+        self._transfer = make_transfer(device, padded_rows, self._most_rows * self._columns)
+        self._launched = LaunchedRounds(plan, model, codec, pools, self._transfer, device)
         self._rounds: Rounds = self._launched
-        self._transfer = make_transfer(device, self._most_rows * self._columns)
         self._workspace: Workspace | None = None
         # Two to a row, of which the first is used: a view of one element is aligned wherever it begins.
         self._slot_index = torch.arange(capacities.state_slots, device=device).repeat_interleave(2).view(-1, 2)
@@ -133,8 +138,7 @@ class DeviceProgram(UnitByUnit):
             state.in_flight = True
             state.offered = self._columns
             context_tokens = max(context_tokens, state.length + self._columns)
-        padding = [(0, 0, 0)] * (self._pools.rows.round_inputs.shape[1] - len(inputs))
-        self._transfer.upload(torch.tensor([*zip(*inputs, *padding, strict=True)]), self._pools.rows.round_inputs)
+        self._transfer.round_inputs[:, : len(inputs)] = torch.tensor(inputs).T
         return self._transfer.yielded(self._rounds.run(len(rows), context_tokens))
 
     @torch.inference_mode()
@@ -156,11 +160,13 @@ class DeviceProgram(UnitByUnit):
 
     @torch.inference_mode()
     def assume_context(self, row: int, tokens: int, fill: FillPages) -> None:
-        """For benchmarks alone: the new `row` stands behind `tokens` tokens that were never run, as if their prompt's
-        recurrent state were zero; `fill` writes their keys and values into the planes of the given pages."""
+        """For benchmarks alone: the new `row` stands behind `tokens` tokens that were never run, as if all that they
+        left in the recurrent layers were zeros; `fill` writes their keys and values into the given pages."""
         state = self._rows[row]
         assert state.length == 0 and tokens < state.setup.prompt_tokens, "only a new row, and not all of its prompt"
         fill(self._pools.planes, state.pages[: pages_for(tokens)])
+        for ring in self._pools.records.values():
+            ring[:, row].zero_()
         state.length = tokens
 
     @torch.inference_mode()

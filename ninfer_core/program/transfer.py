@@ -1,5 +1,5 @@
-"""Small copies between host and device that neither side waits for: host memory that the device can reach by itself,
-and an event for what comes back."""
+"""Small copies between host and device that neither side waits for: host memory that the device reads and writes by
+itself, and an event for what comes back."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ import torch
 
 from ninfer_core.program.contract import Candidates, Unit
 
-EMPTY: Candidates = ((),)
+NOTHING: Candidates = ((),)
 """What a unit of one row gives that only had to go on."""
 
 
 class Transfer(Protocol):
-    """Numbers on their way to the device and candidates on their way back."""
+    """`round_inputs` int64 [3, padded rows] is host memory that a round's kernels read: slots, candidates to count,
+    columns to fold. It is free again once the round has been collected."""
+
+    round_inputs: torch.Tensor
 
     def upload(self, values: torch.Tensor, out: torch.Tensor) -> None:
         """Copy `values`, which are on the host, to `out` of the same shape and dtype; `values` may be dropped."""
@@ -26,9 +29,13 @@ class Transfer(Protocol):
         """-> int64 [tokens] on the device."""
         ...
 
-    def yielded(self, candidates: torch.Tensor) -> Unit:
-        """The unit that yields `candidates` [rows, columns], in line behind what made them. Collected before the next
-        one is asked for."""
+    def send(self, candidates: torch.Tensor) -> torch.Tensor:
+        """`candidates` int64 [rows, columns] as they will be on the host once the device is done. What was sent before
+        has been collected by then."""
+        ...
+
+    def yielded(self, sent: torch.Tensor) -> Unit:
+        """The unit that yields what was sent."""
         ...
 
     def done(self) -> Unit:
@@ -39,26 +46,33 @@ class Transfer(Protocol):
 class HostTransfer:
     """On the CPU everything is in place when a unit has been launched."""
 
+    def __init__(self, padded_rows: int) -> None:
+        self.round_inputs = torch.zeros(3, padded_rows, dtype=torch.int64)
+
     def upload(self, values: torch.Tensor, out: torch.Tensor) -> None:
         out.copy_(values)
 
     def token_ids(self, token_ids: Sequence[int]) -> torch.Tensor:
         return _int32(token_ids).long()
 
-    def yielded(self, candidates: torch.Tensor) -> Unit:
-        rows = _rows(candidates)
+    def send(self, candidates: torch.Tensor) -> torch.Tensor:
+        return candidates
+
+    def yielded(self, sent: torch.Tensor) -> Unit:
+        rows = _rows(sent)
         return lambda: rows
 
     def done(self) -> Unit:
-        return lambda: EMPTY
+        return lambda: NOTHING
 
 
 class CudaTransfer:
     """`most_candidates` bounds rows times columns of a unit."""
 
-    def __init__(self, device: torch.device, most_candidates: int) -> None:
+    def __init__(self, device: torch.device, padded_rows: int, most_candidates: int) -> None:
         self._device = device
-        self._yielded = torch.empty(most_candidates, dtype=torch.int64, pin_memory=True)
+        self.round_inputs = torch.zeros(3, padded_rows, dtype=torch.int64, pin_memory=True)
+        self._sent = torch.zeros(most_candidates, dtype=torch.int64, pin_memory=True)
 
     def upload(self, values: torch.Tensor, out: torch.Tensor) -> None:
         # The allocator of pinned memory gives a block out again only when the copy from it has been done.
@@ -67,14 +81,17 @@ class CudaTransfer:
     def token_ids(self, token_ids: Sequence[int]) -> torch.Tensor:
         return _int32(token_ids).pin_memory().to(self._device, non_blocking=True).long()
 
-    def yielded(self, candidates: torch.Tensor) -> Unit:
-        staged = self._yielded[: candidates.numel()].view(candidates.shape)
-        staged.copy_(candidates, non_blocking=True)
+    def send(self, candidates: torch.Tensor) -> torch.Tensor:
+        sent = self._sent[: candidates.numel()].view(candidates.shape)
+        sent.copy_(candidates, non_blocking=True)
+        return sent
+
+    def yielded(self, sent: torch.Tensor) -> Unit:
         event = self._recorded()
 
         def collect() -> Candidates:
             event.synchronize()
-            return _rows(staged)
+            return _rows(sent)
 
         return collect
 
@@ -83,7 +100,7 @@ class CudaTransfer:
 
         def collect() -> Candidates:
             event.synchronize()
-            return EMPTY
+            return NOTHING
 
         return collect
 
@@ -93,8 +110,10 @@ class CudaTransfer:
         return event
 
 
-def make_transfer(device: torch.device, most_candidates: int) -> Transfer:
-    return CudaTransfer(device, most_candidates) if device.type == "cuda" else HostTransfer()
+def make_transfer(device: torch.device, padded_rows: int, most_candidates: int) -> Transfer:
+    if device.type == "cuda":
+        return CudaTransfer(device, padded_rows, most_candidates)
+    return HostTransfer(padded_rows)
 
 
 def _int32(token_ids: Sequence[int]) -> torch.Tensor:

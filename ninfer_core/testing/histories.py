@@ -43,7 +43,6 @@ class Observer:
     processed_tokens: dict[int, int] = field(default_factory=dict)
     live_tokens: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
     last: dict[int, Finished | Failed] = field(default_factory=dict)
-    ended_rows: set[int] = field(default_factory=set)
     fatal: list[EngineMessage] = field(default_factory=list)
 
     def __call__(self, message: EngineMessage) -> None:
@@ -85,8 +84,6 @@ class Observer:
                 "the prompt was not told to its end"
             )
             assert self.live_tokens[request_id] <= message.usage.output_tokens
-        if request_id in self.admissions:
-            self.ended_rows.add(request_id)
         self.last[request_id] = message
 
 
@@ -123,9 +120,9 @@ class Bench(Generic[CountedProgramT]):
 
     def _published(self, message: EngineMessage) -> None:
         self.observer(message)
-        if isinstance(message, Event):  # An engine that gives up keeps its rows.
-            running = len(self.observer.admissions) - len(self.observer.ended_rows)
-            assert self.program.open_rows <= running, "a request's end is told before its row is given back"
+        if isinstance(message, Event) and isinstance(message.event, Finished):
+            held = self.engine.holds(message.request_id)
+            assert not held, "a request's end is told before its row is given back"
 
     def submit(
         self,

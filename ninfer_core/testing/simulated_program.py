@@ -220,6 +220,7 @@ class SimulatedProgram(UnitByUnit):
 
     def _unit(self, kind: str) -> None:
         assert not self.closed, "a unit after close"
+        assert not any(state.uncollected for state in self._rows.values()), "a unit before it is known what to take"
         self.units += 1
         self.kinds.append(kind)
 

@@ -38,6 +38,8 @@ def expected(inputs: list[tuple[int, int, int]], before: SlotState, columns: int
         positions.append([int(lengths[slot]) + column for column in range(columns)])
     slots = torch.tensor([slot for slot, _, _ in inputs])
     made = RoundInputs(
+        slots,
+        torch.tensor([folded for _, _, folded in inputs]),
         torch.tensor(anchors),
         lengths[slots],
         torch.tensor(positions),

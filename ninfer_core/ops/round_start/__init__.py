@@ -8,15 +8,16 @@ For every row, with its slot s, N = counted and F = folded:
     position    = lengths[s] + column               of every new column
     block_table = block_tables[s]
 
-    inputs         [3, rows]                    int64: slots (all different), counted, folded
+    inputs         [3, rows]                    int64: slots (all different), counted, folded; may be pinned memory of
+                                                the host, where the device reads it as it is then
     candidates     [slots, columns]             int64: what the last unit offered
     lengths        [slots]                      int64, written
     block_tables   [slots, blocks]              int32
     penalty_counts [slots, vocabulary_rows]     int32, written
     table          `ops.sample.SamplerTable`
-    RoundInputs    anchors int64 [rows, 1], lengths int64 [rows], positions int64 [rows, columns], chosen_positions
-                   int64 [rows, columns]: index in the sequence of the token that each column chooses, block_table int32
-                   [rows, blocks]
+    RoundInputs    slots, folded, lengths int64 [rows] and anchors int64 [rows, 1], all on the device; positions int64
+                   [rows, columns]; chosen_positions int64 [rows, columns]: index in the sequence of the token that
+                   each column chooses; block_table int32 [rows, blocks]
 
 Nothing else is written; slots that are not named are not touched.
 """

@@ -24,6 +24,8 @@ class SlotState:
 class RoundInputs:
     """What the round's columns begin with, row by row; see the package for shapes."""
 
+    slots: torch.Tensor
+    folded: torch.Tensor
     anchors: torch.Tensor
     lengths: torch.Tensor
     positions: torch.Tensor
@@ -33,7 +35,7 @@ class RoundInputs:
 
 def start_round(inputs: torch.Tensor, state: SlotState, columns: int) -> RoundInputs:
     """inputs [3, rows] -> the inputs of `columns` new columns; see the package."""
-    slots, counted, folded = inputs.unbind(0)
+    slots, counted, folded = inputs.to(state.lengths.device).unbind(0)
     previous = state.candidates.index_select(0, slots)
     temperature = state.table.numbers.index_select(0, slots)[:, 0]
     count_tokens(state.penalty_counts, slots, previous, counted, temperature)
@@ -41,6 +43,8 @@ def start_round(inputs: torch.Tensor, state: SlotState, columns: int) -> RoundIn
     state.lengths.index_copy_(0, slots, lengths)
     positions = lengths.unsqueeze(1) + torch.arange(columns, device=lengths.device)
     return RoundInputs(
+        slots=slots,
+        folded=folded,
         anchors=previous.gather(1, (counted - 1).clamp(min=0).unsqueeze(1)),
         lengths=lengths,
         positions=positions,

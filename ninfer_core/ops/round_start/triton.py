@@ -17,11 +17,12 @@ ALIGNED_ROWS = 8
 def start_round(inputs: torch.Tensor, state: SlotState, columns: int) -> RoundInputs:
     """inputs [3, rows] -> the inputs of `columns` new columns; see the package."""
     rows, blocks = inputs.shape[1], state.block_tables.shape[1]
-    device = inputs.device
+    device = state.lengths.device
     # One allocation, each part aligned: what reads them is compiled once for every number of rows.
     padded = triton.cdiv(rows, ALIGNED_ROWS) * ALIGNED_ROWS
-    numbers = torch.empty((2 + 2 * columns) * padded, dtype=torch.int64, device=device)
-    anchors, lengths, positions, chosen = numbers.split([padded, padded, columns * padded, columns * padded])
+    each, all_columns = [padded] * 4, [padded * columns] * 2
+    numbers = torch.empty(sum(each) + sum(all_columns), dtype=torch.int64, device=device)
+    slots, folded, anchors, lengths, positions, chosen = numbers.split([*each, *all_columns])
     block_table = torch.empty(rows, blocks, dtype=torch.int32, device=device)
     start_kernel[(rows, triton.cdiv(blocks, BLOCK_TABLE_ENTRIES))](
         inputs,
@@ -30,6 +31,8 @@ def start_round(inputs: torch.Tensor, state: SlotState, columns: int) -> RoundIn
         state.block_tables,
         state.penalty_counts,
         state.table.numbers,
+        slots,
+        folded,
         anchors,
         lengths,
         positions,
@@ -46,6 +49,8 @@ def start_round(inputs: torch.Tensor, state: SlotState, columns: int) -> RoundIn
         num_warps=4,
     )
     return RoundInputs(
+        slots=slots[:rows],
+        folded=folded[:rows],
         anchors=anchors[:rows].view(rows, 1),
         lengths=lengths[:rows],
         positions=positions[: rows * columns].view(rows, columns),
@@ -62,6 +67,8 @@ def start_kernel(
     block_tables,
     penalty_counts,
     sampler_numbers,
+    out_slots,
+    out_folded,
     out_anchors,
     out_lengths,
     out_positions,
@@ -94,6 +101,8 @@ def start_kernel(
         one = tl.full([MOST_COLUMNS], 1, tl.int32)
         tl.atomic_add(counters, one, mask=column < tl.minimum(added, OFFERED), sem="relaxed")
         last = tl.maximum(counted - 1, 0)
+        tl.store(out_slots + row, slot)
+        tl.store(out_folded + row, folded)
         tl.store(out_anchors + row, tl.load(candidates + slot * OFFERED + last))
         length = tl.load(lengths + slot) + folded
         tl.store(lengths + slot, length)
