@@ -185,26 +185,29 @@ class EncodingWeights:
         return scales
 
     def _encode_nvfp4(self, spec: TensorSpec, codes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """-> block scales [rows * blocks], scales [matrices]. A matrix is read as a whole: its scale is that of its
-        largest number."""
+        """-> block scales [rows * blocks], scales [matrices]. A matrix is read as a whole, small ones several at a
+        time: its scale is that of its largest number."""
         import torch
 
         from ninfer_core.ops.linear import encode_nvfp4, nvfp4_scale
 
         *leading, outputs, inputs = spec.shape
-        matrices, step = math.prod(leading), max(1, _CHUNK_ELEMENTS // inputs)
+        matrices, size = math.prod(leading), outputs * inputs
+        together, step = max(1, _CHUNK_ELEMENTS // size), max(1, _CHUNK_ELEMENTS // inputs)
         blocks = torch.empty(matrices, outputs, inputs // NVFP4_GROUP, dtype=torch.float8_e4m3fn, device=codes.device)
         scales = torch.empty(matrices, dtype=torch.float32, device=codes.device)
-        whole = codes.new_empty(outputs, inputs, dtype=_dtype(spec.dtype))
+        scratch = codes.new_empty(min(together, matrices), outputs, inputs, dtype=_dtype(spec.dtype))
         flat = codes.view(matrices, outputs, inputs // 2)
-        for index in range(matrices):
-            self._weights.read_into(spec.name, whole.view(-1), index * outputs * inputs)
-            low, high = whole.aminmax()
-            scales[index] = nvfp4_scale(torch.maximum(-low, high).float())
+        for index in range(0, matrices, together):
+            some = slice(index, index + together)
+            whole = scratch[: len(scales[some])]
+            self._weights.read_into(spec.name, whole.view(-1), index * size)
+            low, high = whole.amin((-2, -1)), whole.amax((-2, -1))
+            scales[some] = nvfp4_scale(torch.maximum(-low, high).float())
             for start in range(0, outputs, step):
-                coded = encode_nvfp4(whole[start : start + step], scales[index])
-                flat[index, start : start + step].copy_(coded.codes)
-                blocks[index, start : start + step].copy_(coded.block_scale)
+                coded = encode_nvfp4(whole[:, start : start + step], scales[some])
+                flat[some, start : start + step].copy_(coded.codes)
+                blocks[some, start : start + step].copy_(coded.block_scale)
         return blocks.view(-1), scales
 
 

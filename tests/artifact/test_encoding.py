@@ -56,10 +56,12 @@ def same(first: Weights, second: Weights) -> bool:
 
 @pytest.mark.parametrize("weights", FORMS)
 @pytest.mark.parametrize("experts", [False, True])
+@pytest.mark.parametrize("chunk", [700, 6000, 10_000_000])
 def test_matrices_are_the_codes_of_their_numbers(
-    family: LoadedPlugin, monkeypatch: pytest.MonkeyPatch, weights: WeightsFormat, experts: bool
+    family: LoadedPlugin, monkeypatch: pytest.MonkeyPatch, weights: WeightsFormat, experts: bool, chunk: int
 ) -> None:
-    monkeypatch.setattr(encoding, "_CHUNK_ELEMENTS", 700)  # rows of 64: ten at a time, and a rest
+    """In chunks of ten rows and a rest, of a few experts and a rest, and of everything."""
+    monkeypatch.setattr(encoding, "_CHUNK_ELEMENTS", chunk)
     plain = tiny_artifact(experts=experts)
     coded = encoded_artifact(plain, family, weights)
     assert coded.header.identity.weights_id == weights
