@@ -22,16 +22,20 @@ BLOCK: tl.constexpr = tl.constexpr(16)
 @triton.jit
 def _convolved(qkv, qkv_column, ring, conv, slot, length, column, count, channel, CHANNELS, RING: tl.constexpr):
     """[columns, channels of the head], float32 after the rounding of `ops.causal_conv`; zeros behind the last column.
-    column [columns] counts from the first of the call; columns before that come from the ring."""
+    column [columns] counts from the first of the call; columns before that come from the ring, for program 0 of axis 1
+    alone: a tile holds more than three."""
     total = tl.zeros((column.shape[0], channel.shape[0]), tl.float32)
     for tap in tl.static_range(4):
         at = column[:, None] + (tap - 3) + 0 * channel[None, :]
         new = tl.load(qkv + at * qkv_column + channel[None, :], mask=(at >= 0) & (at < count), other=0.0)
-        position = length + at
-        place = slot * RING + position % RING
-        wanted = (at < 0) & (position >= 0)
-        older = tl.load(ring + place * CHANNELS + channel[None, :], mask=wanted, other=0.0)
-        total += (new + older).to(tl.float32) * tl.load(conv + channel * 4 + tap)[None, :]
+        total += new.to(tl.float32) * tl.load(conv + channel * 4 + tap)[None, :]
+    if tl.program_id(1) == 0:
+        for tap in tl.static_range(3):
+            at = column[:, None] + (tap - 3) + 0 * channel[None, :]
+            place = slot * RING + (length + at) % RING
+            wanted = (at < 0) & (length + at >= 0)
+            older = tl.load(ring + place * CHANNELS + channel[None, :], mask=wanted, other=0.0)
+            total += older.to(tl.float32) * tl.load(conv + channel * 4 + tap)[None, :]
     rounded = silu(total).to(qkv.dtype.element_ty).to(tl.float32)
     return tl.where(column[:, None] + 0 * channel[None, :] < count, rounded, 0.0)
 
