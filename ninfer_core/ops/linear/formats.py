@@ -40,13 +40,13 @@ def dense(matrix: Matrix, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 def encode_fp8(weight: torch.Tensor) -> Fp8Matrix:
     """weight [..., outputs, inputs] -> codes with one scale for each row."""
     wide = weight.float()
-    scale = _divisor(wide.abs().amax(-1, keepdim=True) / E4M3_MAXIMUM)
+    scale = _divisor(_quotient(wide.abs().amax(-1, keepdim=True), E4M3_MAXIMUM))
     return Fp8Matrix(to_e4m3(wide / scale), scale)
 
 
 def nvfp4_scale(maximum: torch.Tensor) -> torch.Tensor:
     """The scale of a matrix, float32, by its largest magnitude."""
-    return _divisor(maximum.float() / (E2M1_MAXIMUM * E4M3_MAXIMUM))
+    return _divisor(_quotient(maximum.float(), E2M1_MAXIMUM * E4M3_MAXIMUM))
 
 
 def encode_nvfp4(weight: torch.Tensor, scale: torch.Tensor | None = None) -> Nvfp4Matrix:
@@ -60,7 +60,7 @@ def encode_nvfp4(weight: torch.Tensor, scale: torch.Tensor | None = None) -> Nvf
     wide = weight.float()
     scale = (nvfp4_scale(wide.abs().amax((-2, -1))) if scale is None else scale).unsqueeze(-1).unsqueeze(-1)
     blocks = _blocks(wide)
-    block_scale = to_e4m3(blocks.abs().amax(-1) / E2M1_MAXIMUM / scale)
+    block_scale = to_e4m3(_quotient(blocks.abs().amax(-1), E2M1_MAXIMUM) / scale)
     divisor = _divisor(scale * block_scale.float()).unsqueeze(-1)
     codes = _e2m1_codes(torch.where(block_scale.float().unsqueeze(-1) == 0, 0.0, blocks / divisor)).flatten(-2)
     packed = codes[..., 0::2] | (codes[..., 1::2] << 4)
@@ -96,6 +96,11 @@ def _e2m1_codes(values: torch.Tensor) -> torch.Tensor:
 def _blocks(values: torch.Tensor) -> torch.Tensor:
     """[..., inputs] -> [..., inputs / 16, 16]."""
     return values.view(*values.shape[:-1], -1, NVFP4_BLOCK)
+
+
+def _quotient(values: torch.Tensor, divisor: float) -> torch.Tensor:
+    """A division on every device: by a number, CUDA multiplies with its inverse, which is off by one bit."""
+    return values / torch.full((), divisor, dtype=values.dtype, device=values.device)
 
 
 def _divisor(scale: torch.Tensor) -> torch.Tensor:
