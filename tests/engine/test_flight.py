@@ -1,0 +1,155 @@
+"""The device and the engine's thread work side by side: what is launched when, and what waits for what."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ninfer_core.api.service import Admitted, Finished, Progress, TextDelta
+from ninfer_core.engine.engine import Engine
+from ninfer_core.engine.messages import EngineMessage, Event, Shutdown, Submit, pack_token_ids
+from ninfer_core.program.contract import Candidates, RowRound, Unit
+from ninfer_core.testing.histories import Bench, sampling
+from ninfer_core.testing.simulated_program import (
+    SimulatedFrontend,
+    SimulatedProgram,
+    answer_token,
+    simulated_plan,
+    simulated_program,
+)
+
+
+class Diary:
+    """Who did what, in order: `launch` and `collect` with the kind of the unit, `tell` with the kind of the event."""
+
+    def __init__(self, **capacities: int) -> None:
+        self.lines: list[tuple[str, str]] = []
+        plan = simulated_plan(**capacities)
+        program = simulated_program(plan)
+        self.bench = Bench(plan, program)
+        self._watch(program)
+        publish = self.bench.engine._publication._publish
+
+        def tell(message: EngineMessage) -> None:
+            if isinstance(message, Event):
+                self.lines.append(("tell", type(message.event).__name__))
+            publish(message)
+
+        self.bench.engine._publication._publish = tell
+
+    def _watch(self, program: SimulatedProgram) -> None:
+        for kind in ("prefill", "decode", "control"):
+            setattr(program, f"launch_{kind}", self._watched(kind, getattr(program, f"launch_{kind}")))
+
+    def _watched(self, kind: str, launch: Callable[..., Unit]) -> Callable[..., Unit]:
+        def watched(*arguments: Any) -> Unit:
+            self.lines.append(("launch", kind))
+            collect = launch(*arguments)
+
+            def collected() -> Candidates:
+                self.lines.append(("collect", kind))
+                return collect()
+
+            return collected
+
+        return watched
+
+    def step(self, count: int = 1) -> None:
+        """Boundaries of an engine that runs; there is something to do at each."""
+        for _ in range(count):
+            self.bench.engine.step(wait=True)
+
+    def units(self) -> list[tuple[str, str]]:
+        return [line for line in self.lines if line[0] != "tell"]
+
+
+def test_the_device_has_its_next_unit_before_anything_is_told() -> None:
+    diary = Diary()
+    seed = next(seed for seed in range(1000) if all(answer_token(seed, place) < 128 for place in range(6)))
+    diary.bench.submit(prompt_tokens=10, max_output_tokens=6, seed=seed)
+    while not diary.bench.observer.last:
+        diary.step()
+    kinds = [line for line in diary.lines if line != ("tell", "Progress")]
+    assert kinds == [
+        ("launch", "prefill"),
+        ("tell", "Admitted"),
+        ("collect", "prefill"),
+        *(line for _ in range(5) for line in (("launch", "decode"), ("tell", "TextDelta"), ("collect", "decode"))),
+        ("tell", "TextDelta"),
+        ("tell", "Finished"),
+    ]
+
+
+def test_a_chunk_and_the_round_behind_it_are_in_line_together() -> None:
+    diary = Diary(max_context=1024, kv_pages=32)
+    diary.bench.submit(prompt_tokens=10, max_output_tokens=60, seed=2)
+    diary.step(2)
+    diary.bench.submit(prompt_tokens=500, max_output_tokens=1)
+    diary.step()
+    del diary.lines[:]
+    diary.step(4)
+    chunk_and_round = [("launch", "prefill"), ("launch", "decode"), ("collect", "prefill"), ("collect", "decode")]
+    assert diary.units() in (2 * chunk_and_round, [*chunk_and_round[1:], *chunk_and_round, chunk_and_round[0]])
+
+
+class SlowProgram(SimulatedProgram):
+    """Rounds that take a while, as on a device: launching returns at once."""
+
+    seconds = 0.05
+
+    def launch_decode(self, rows: Sequence[RowRound]) -> Unit:
+        collect, until = super().launch_decode(rows), time.monotonic() + self.seconds
+
+        def collected() -> Candidates:
+            time.sleep(max(0.0, until - time.monotonic()))
+            return collect()
+
+        return collected
+
+
+def test_messages_are_taken_while_the_device_works() -> None:
+    """A request that comes in early in a round is admitted in time for the next unit, and a round costs the device
+    nothing of the engine's time."""
+    plan = simulated_plan()
+    plain = simulated_program(plan)
+    program = SlowProgram(pages=plain.pages, slots=plain.slots)
+    told: list[tuple[float, EngineMessage]] = []
+    engine = Engine(plan, program, SimulatedFrontend(), lambda message: told.append((time.monotonic(), message)))
+    thread = threading.Thread(target=engine.run)
+
+    def submit(request_id: int) -> float:
+        now = time.monotonic()
+        engine.post(
+            Submit(
+                request_id=request_id,
+                prompt=pack_token_ids([65] * 4),
+                initial_channel="content",
+                sampling=sampling(2),
+                max_output_tokens=12,
+                stop=(),
+                stop_channels=(),
+                received_monotonic=now,
+                deadline_monotonic=now + 60,
+            )
+        )
+        return now
+
+    submit(0)
+    thread.start()
+    while sum(isinstance(event_of(each), TextDelta) for _, each in told) < 3:
+        time.sleep(0.001)
+    time.sleep(0.01)
+    posted = submit(1)
+    while sum(isinstance(event_of(each), Finished) for _, each in told) < 2:
+        time.sleep(0.005)
+    engine.post(Shutdown(drain=True))
+    thread.join()
+    admitted = next(at for at, each in told if isinstance(event_of(each), Admitted) and each.request_id == 1)  # type: ignore[union-attr]
+    assert admitted - posted < 1.6 * SlowProgram.seconds, "it waited for a round that began after it had come"
+    assert any(isinstance(event_of(each), Progress) for _, each in told)
+
+
+def event_of(message: EngineMessage) -> object:
+    return message.event if isinstance(message, Event) else None
