@@ -13,7 +13,7 @@ PARALLEL ?= -n 2 --dist loadfile
 # Small tensors run slower on several threads than on one.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: serve test test-long test-clients test-gpu test-codex test-claude-code lint bench clean
+.PHONY: serve test test-long test-clients test-gpu test-codex test-claude-code lint contract bench campaign clean
 
 serve: $(READY) ## Serve the embedded model on http://127.0.0.1:8080; make serve OPTIONS='--port 9000'
 	$(BIN)/ninfer serve $(OPTIONS)
@@ -47,8 +47,11 @@ lint: $(READY)
 contract: $(READY) ## Write docs/contract.md from the marks of the tests
 	$(BIN)/python tools/contract_page.py
 
-bench: $(READY)
-	$(BIN)/python bench/program.py --max-concurrency 8 $(OPTIONS)
+bench: $(READY) ## Speed of the embedded model here, checked; make bench OPTIONS='dummy:qwen3.8-27b --roof'
+	$(BIN)/ninfer bench engine --max-concurrency 8 --kv-capacity 16384 --contexts 128,1k --prompts 1k --chunks 1k $(OPTIONS)
+
+campaign: $(READY) ## Every speed that the design asks of one GPU: make campaign OPTIONS='27b-fp8 --plot'
+	$(BIN)/python bench/campaign.py $(OPTIONS)
 
 clean: ## Remove caches and build outputs; .venv stays
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

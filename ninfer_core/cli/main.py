@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, CommandRow] = {
     "generate": CommandRow("ninfer_core.cli.generate:generate", "Answer one prompt on the terminal."),
     "parse": CommandRow("ninfer_core.cli.parse:parse", "Show how model text is read: reasoning, answer, tool calls."),
     "chat": CommandRow("ninfer_core.cli.chat:chat", "Talk to a model on the terminal."),
+    "bench": CommandRow("ninfer_core.cli.bench:bench", "Measure the engine or a server, and check what was measured."),
 }
 TRACEBACK_FLAG = "--traceback"
 INTERRUPTED = 130

@@ -26,6 +26,11 @@ def serve(options: ServeOptions) -> None:
     ARTIFACT is a .ninfer file, a Hugging Face directory or dummy:NAME; without it, the embedded tiny model.
     SIGTERM and Ctrl-C let running requests finish for a while; a second one ends at once.
     """
+    serve_until_signal(options)
+
+
+def serve_until_signal(options: ServeOptions) -> None:
+    """What the command does. Raises StartupErrors."""
     # Here, so that `--help` does not pay for a web framework.
     from ninfer_core.serving.lifecycle import PhaseClock, run_server
     from ninfer_core.serving.process_link import ProcessLink

@@ -23,7 +23,8 @@ MAY_IMPORT = {
     "program": {"api", "plugins", "plan", "ops"},
     "engine": {"api", "plugins", "plan", "artifact", "program", "telemetry"},
     "serving": {"api", "plugins", "plan", "artifact", "program", "engine", "telemetry"},
-    "cli": {"api", "plugins", "plan", "artifact", "engine", "program", "serving", "telemetry"},
+    "bench": {"api", "plugins", "plan", "artifact", "ops", "program", "engine", "serving", "telemetry"},
+    "cli": {"api", "plugins", "plan", "artifact", "engine", "program", "serving", "telemetry", "bench"},
     "testing": {"api", "plugins", "plan", "artifact", "ops", "program", "engine", "serving", "telemetry"},
     "__main__": {"cli"},
 }

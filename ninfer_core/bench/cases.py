@@ -1,0 +1,108 @@
+"""Which figures a run has, and what each is checked by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from ninfer_core.bench.driver import CONTEXT_PROMPT_TOKENS, Driver
+from ninfer_core.bench.floor import Floor
+from ninfer_core.bench.measure import UNCOUNTED_ROUNDS, decode_figure, prefill_figure
+from ninfer_core.bench.probes import Probe
+from ninfer_core.bench.records import Figure, Roof
+from ninfer_core.bench.subject import Subject
+
+PROBE_ROUNDS = 8
+LONG_PROBE_ROWS = 2
+LONGEST_PROBED_PROMPT = 8192
+"""Of a longer prompt the reference, which is slow, runs the last tokens, over random keys and values before them."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCases:
+    """What is measured. Cases that a plan has no room for are left out, with a remark.
+
+    `mixes` of batch invariance and `host_tokens` of the engine's own meter may be 0: then they are left out.
+    """
+
+    batches: tuple[int, ...]
+    context_tokens: tuple[int, ...]
+    prompt_tokens: tuple[int, ...]
+    chunk_tokens: tuple[int, ...]
+    rounds: int = 32
+    prefills: int = 3
+    mixes: int = 0
+    host_tokens: int = 0
+    roof: bool = False
+    profiled: bool = False
+
+
+@dataclass(slots=True)
+class Measured:
+    figures: list[Figure] = field(default_factory=list)
+    probes: list[Probe] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+
+def matmul_rate(roof: Roof | None, weights: str) -> float | None:
+    """Operations a second of the products that a prefill of such weights consists of."""
+    if roof is None:
+        return None
+    return roof.fp8_matmul_flops if weights == "fp8" and roof.fp8_matmul_flops else roof.matmul_flops
+
+
+def measure_cases(
+    subject: Subject,
+    driver: Driver,
+    cases: EngineCases,
+    floor: Floor,
+    roof: Roof | None,
+    weights: str,
+    say: Callable[[Figure], None],
+) -> Measured:
+    """All figures that the plan has room for, and the probes that check them."""
+    measured = Measured()
+
+    def add(figure: Figure, probe: Probe) -> None:
+        measured.figures.append(figure)
+        say(figure)
+        if probe not in measured.probes:
+            measured.probes.append(probe)
+
+    for context, probe in _context_probes(driver, cases, measured.remarks):
+        for rows in cases.batches:
+            if not driver.fits(rows, context + cases.rounds + UNCOUNTED_ROUNDS + 1):
+                measured.remarks.append(f"no room for {rows} rows of {context} tokens")
+                continue
+            figure = decode_figure(driver, floor, roof, rows, context, cases.rounds, probe.name)
+            add(figure, probe)
+    rate, most = matmul_rate(roof, weights), subject.plan.capacities.prefill_chunk
+    for tokens in cases.prompt_tokens:
+        if not driver.fits(1, tokens + PROBE_ROUNDS + 1):
+            measured.remarks.append(f"no room for a prompt of {tokens} tokens")
+            continue
+        chunks = {min(chunk, tokens) for chunk in cases.chunk_tokens if min(chunk, tokens) <= most}
+        for chunk in sorted(chunks):
+            probe = _prompt_probe(tokens, chunk)
+            add(prefill_figure(driver, floor, rate, tokens, chunk, cases.prefills, probe.name), probe)
+    return measured
+
+
+def _context_probes(driver: Driver, cases: EngineCases, remarks: list[str]) -> Iterator[tuple[int, Probe]]:
+    """The contexts that fit, with the probe of each: all rows of a short one, some of a long one, since the reference
+    has to hold what it reads."""
+    for context in cases.context_tokens:
+        prompt = min(CONTEXT_PROMPT_TOKENS, context)
+        most = max(cases.batches) if context == prompt else min(LONG_PROBE_ROWS, max(cases.batches))
+        probe = Probe(f"context {context}", context - prompt, prompt, prompt, most, PROBE_ROUNDS)
+        while probe.rows > 1 and not driver.fits(probe.rows, probe.tokens + 1):
+            probe = Probe(probe.name, context - prompt, prompt, prompt, probe.rows - 1, PROBE_ROUNDS)
+        if driver.fits(1, probe.tokens + 1):
+            yield context, probe
+        else:
+            remarks.append(f"no room for a context of {context} tokens")
+
+
+def _prompt_probe(tokens: int, chunk: int) -> Probe:
+    prompt = min(tokens, LONGEST_PROBED_PROMPT)
+    return Probe(f"prompt {tokens} in chunks of {chunk}", tokens - prompt, prompt, chunk, 1, PROBE_ROUNDS)

@@ -1,0 +1,89 @@
+"""Drives a program by hand, as the engine does: one unit collected, the next launched."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from collections.abc import Sequence
+
+from ninfer_core.bench.subject import Subject
+from ninfer_core.plan.memory import pages_for
+from ninfer_core.program.contract import MOST_IN_FLIGHT, RowRound, RowSetup, Sampling, Unit
+
+GREEDY = Sampling(temperature=0.0, top_p=1.0, top_k=1, min_p=0.0, presence_penalty=0.0, frequency_penalty=0.0, seed=0)
+
+CONTEXT_PROMPT_TOKENS = 128
+"""What is really prefilled of a context: the rest of a longer one is random keys and values."""
+
+
+class Driver:
+    """Rows of one program. Prompts are random tokens, the same for the same number."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        self._program = subject.program
+
+    def prompt(self, number: int, tokens: int) -> list[int]:
+        """Prompt of that number."""
+        generator, domain = random.Random(f"{number} of {tokens}"), self._subject.plan.token_domain
+        return [generator.randrange(domain) for _ in range(tokens)]
+
+    def fits(self, rows: int, tokens: int) -> bool:
+        """Whether the plan has room for that many rows of that length."""
+        capacities = self._subject.plan.capacities
+        pages = rows * pages_for(tokens)
+        return rows <= capacities.max_concurrency and tokens <= capacities.max_context and pages <= capacities.kv_pages
+
+    def open(self, context_tokens: int, prompt_tokens: int, output_tokens: int, seed: int) -> int:
+        """A row with its reservation, over `context_tokens` of random keys and values."""
+        known = context_tokens + prompt_tokens
+        row = self._program.open_row(RowSetup(known, known + output_tokens, GREEDY))
+        assert row is not None, "cases that do not fit are left out"
+        if context_tokens:
+            context = self._subject.context
+            self._program.assume_context(
+                row, context_tokens, lambda planes, pages: context.fill(planes, pages, seed=seed)
+            )
+        return row
+
+    def prefill(self, row: int, prompt: Sequence[int], chunk_tokens: int) -> int:
+        """All of the prompt; -> the first candidate."""
+        flight: deque[Unit] = deque()
+        candidates: tuple[int, ...] = ()
+        for first in range(0, len(prompt), chunk_tokens):
+            if len(flight) == MOST_IN_FLIGHT:
+                flight.popleft()()
+            part = prompt[first : first + chunk_tokens]
+            flight.append(self._program.launch_prefill(row, part, last=first + chunk_tokens >= len(prompt)))
+        while flight:
+            (candidates,) = flight.popleft()()
+        return candidates[0]
+
+    def standing(self, rows: int, context_tokens: int, output_tokens: int) -> list[int]:
+        """New rows that stand behind `context_tokens` tokens each, with a candidate."""
+        prompt_tokens = min(CONTEXT_PROMPT_TOKENS, context_tokens)
+        opened = []
+        for number in range(rows):
+            row = self.open(context_tokens - prompt_tokens, prompt_tokens, output_tokens, seed=number)
+            self.prefill(row, self.prompt(number, prompt_tokens), prompt_tokens)
+            opened.append(row)
+        return opened
+
+    def round(self, rows: Sequence[int]) -> list[int]:
+        """One round; -> a token of each row."""
+        units = self._program.launch_decode([RowRound(row=row, accepted=1) for row in rows])
+        return [candidates[0] for candidates in units()]
+
+    def rounds(self, rows: Sequence[int], count: int) -> list[float]:
+        """`count` rounds; -> seconds of each, from one result to the next."""
+        seconds = []
+        for _ in range(count):
+            begin = time.perf_counter()
+            self.round(rows)
+            seconds.append(time.perf_counter() - begin)
+        return seconds
+
+    def close(self, rows: Sequence[int]) -> None:
+        for row in rows:
+            self._program.close_row(row)

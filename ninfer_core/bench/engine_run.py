@@ -1,0 +1,121 @@
+"""`ninfer bench engine`: times of a plan's rounds and prefills, and the checks that let them be written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from ninfer_core.api.frontend import OutputVocabulary
+from ninfer_core.api.plan import ExecutionPlan
+from ninfer_core.bench.cases import EngineCases, Measured, measure_cases
+from ninfer_core.bench.driver import CONTEXT_PROMPT_TOKENS, Driver
+from ninfer_core.bench.host_share import exposed_share
+from ninfer_core.bench.invariance import Mixes, check_invariance
+from ninfer_core.bench.machine import machine_of
+from ninfer_core.bench.probes import Evidence, Probe, compare, gather
+from ninfer_core.bench.profile import profile_rounds
+from ninfer_core.bench.records import Check, Figure, Profile, Run
+from ninfer_core.bench.roof import measure_roof
+from ninfer_core.bench.subject import Subject, floor_of, started
+from ninfer_core.bench.tolerances import tolerances
+from ninfer_core.bench.wording import check_line, figure_line
+from ninfer_core.plan.options import ServeOptions
+from ninfer_core.plan.prepare import prepare
+from ninfer_core.plugins.registry import PluginRegistry
+from ninfer_core.program.build import device_of
+from ninfer_core.program.start import settle_environment
+
+Gathered = Sequence[tuple[Probe, Evidence]]
+
+
+def bench_engine(
+    options: ServeOptions, cases: EngineCases, registry: PluginRegistry, say: Callable[[str], None]
+) -> Run:
+    """One run of the program as planned, and one of the reference on the same weights. Raises StartupErrors."""
+    prepared = prepare(options, registry)
+    plan, weights, floor = prepared.plan, options.weights or "bf16", floor_of(prepared, registry)
+    settle_environment(plan.device.kind)
+    say(f"plan {plan.digest}  {plan.identity.model_id}  {plan.device.name}")
+    roof = measure_roof(device_of(plan)) if cases.roof else None
+    with started(options, registry) as subject:
+        say("start  " + "  ".join(f"{name} {seconds:.2f} s" for name, seconds in subject.start_seconds.items()))
+        driver = Driver(subject)
+        measured = measure_cases(subject, driver, cases, floor, roof, weights, lambda figure: say(figure_line(figure)))
+        gathered = [(probe, gather(driver, subject, probe)) for probe in measured.probes]
+        checks = _own_checks(driver, plan, cases)
+        profiles = _profiles(driver, plan, cases)
+        figures = _with_host_share(subject, driver, cases, measured, prepared.resolution.frontend)
+        start_seconds = dict(subject.start_seconds)
+    del driver, subject
+    checks += _compared(options, registry, gathered)
+    for check in checks:
+        say(check_line(check))
+    return Run(
+        kind="engine",
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        digest=plan.digest,
+        model=plan.identity.model_id,
+        machine=machine_of(plan),
+        figures=tuple(figures),
+        checks=tuple(checks),
+        roof=roof,
+        start_seconds=start_seconds,
+        profiles=profiles,
+        remarks=(*REMARKS, *measured.remarks),
+        plan=plan,
+    )
+
+
+REMARKS = (
+    f"Keys and values of contexts beyond {CONTEXT_PROMPT_TOKENS} tokens are random numbers, written into the pages "
+    "without a prompt; attention reads them all the same.",
+    "A step is the time from one result to the next, host work included.",
+)
+
+
+def _own_checks(driver: Driver, plan: ExecutionPlan, cases: EngineCases) -> list[Check]:
+    """Those that need no reference."""
+    if not cases.mixes:
+        return []
+    return [
+        check_invariance(driver, plan.capacities.max_concurrency, Mixes(cases.mixes), plan.capacities.prefill_chunk)
+    ]
+
+
+def _profiles(driver: Driver, plan: ExecutionPlan, cases: EngineCases) -> tuple[Profile, ...]:
+    if not cases.profiled or plan.device.kind != "cuda":
+        return ()
+    return tuple(
+        profile_rounds(driver, rows, context)
+        for context in cases.context_tokens
+        for rows in sorted({min(cases.batches), max(cases.batches)})
+        if driver.fits(rows, context + CONTEXT_PROMPT_TOKENS)
+    )
+
+
+def _with_host_share(
+    subject: Subject, driver: Driver, cases: EngineCases, measured: Measured, vocabulary: OutputVocabulary
+) -> list[Figure]:
+    """The figures, the share in those of the largest batch over the shortest context. Ends the program."""
+    if not cases.host_tokens or not measured.figures:
+        return measured.figures
+    rows, context = max(cases.batches), min(cases.context_tokens)
+    prompts = [driver.prompt(number, context) for number in range(rows)]
+    share = exposed_share(subject.plan, subject.program, vocabulary, prompts, cases.host_tokens)
+    return [
+        msgspec.structs.replace(figure, host_share=share)
+        if (figure.case, figure.rows, figure.context_tokens) == ("decode", rows, context)
+        else figure
+        for figure in measured.figures
+    ]
+
+
+def _compared(options: ServeOptions, registry: PluginRegistry, gathered: Gathered) -> list[Check]:
+    """The probes' evidence against the reference, which is started for it."""
+    if not gathered:
+        return []
+    with started(msgspec.structs.replace(options, kernels="reference"), registry) as reference:
+        limits, driver = tolerances(reference.plan, options.weights or "bf16"), Driver(reference)
+        return [compare(driver, reference, probe, evidence, limits) for probe, evidence in gathered]

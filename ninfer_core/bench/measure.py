@@ -1,0 +1,66 @@
+"""Times of decode rounds and of prefills."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+
+from ninfer_core.bench.driver import Driver
+from ninfer_core.bench.floor import Floor
+from ninfer_core.bench.records import Figure, Roof
+
+UNCOUNTED_ROUNDS = 3
+
+
+def decode_figure(
+    driver: Driver, floor: Floor, roof: Roof | None, rows: int, context_tokens: int, rounds: int, check: str
+) -> Figure:
+    """Median of `rounds` rounds that begin at `context_tokens`."""
+    open_rows = driver.standing(rows, context_tokens, rounds + UNCOUNTED_ROUNDS + 1)
+    seconds = driver.rounds(open_rows, rounds + UNCOUNTED_ROUNDS)[UNCOUNTED_ROUNDS:]
+    driver.close(open_rows)
+    least = None if roof is None else floor.decode_bytes(rows, context_tokens) / roof.copy_bytes_per_second
+    return _figure("decode", check, seconds, tokens=rows, rows=rows, context=context_tokens, chunk=0, least=least)
+
+
+def prefill_figure(
+    driver: Driver, floor: Floor, rate: float | None, tokens: int, chunk_tokens: int, repeats: int, check: str
+) -> Figure:
+    """Median of `repeats` prompts of `tokens` tokens, from the first launch to the first candidate; one more goes
+    before, uncounted. `rate` is that of the matrices' products, operations a second."""
+    seconds = []
+    for number in range(repeats + 1):
+        row = driver.open(0, tokens, 1, seed=number)
+        prompt = driver.prompt(number, tokens)
+        begin = time.perf_counter()
+        driver.prefill(row, prompt, chunk_tokens)
+        seconds.append(time.perf_counter() - begin)
+        driver.close([row])
+    least = None if rate is None else floor.prefill_operations(tokens) / rate
+    return _figure("prefill", check, seconds[1:], tokens=tokens, rows=1, context=0, chunk=chunk_tokens, least=least)
+
+
+def _figure(
+    case: str,
+    check: str,
+    seconds: Sequence[float],
+    *,
+    tokens: int,
+    rows: int,
+    context: int,
+    chunk: int,
+    least: float | None,
+) -> Figure:
+    return Figure(
+        case=case,
+        check=check,
+        seconds=statistics.median(seconds),
+        slow_seconds=sorted(seconds)[int(0.9 * (len(seconds) - 1))],
+        samples=len(seconds),
+        tokens=tokens,
+        rows=rows,
+        context_tokens=context,
+        chunk_tokens=chunk,
+        floor_seconds=least,
+    )

@@ -1,0 +1,54 @@
+"""A look at the logits of a program, which otherwise gives tokens only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ninfer_core.api.model import ForwardBatch, Model
+
+
+class LogitsTap:
+    """A Model that passes everything on to another one and keeps what came back.
+
+    Logits of a captured round live where the graph writes them: keeping the tensor keeps its place from being used
+    again, so they can be read after each replay and cost the round nothing.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._captured: dict[int, torch.Tensor] = {}
+        self._latest: dict[int, torch.Tensor] = {}
+        self._tail_columns = 0
+        self._tail: torch.Tensor | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def prefill(self, batch: ForwardBatch) -> torch.Tensor:
+        hidden = self._model.prefill(batch)
+        if self._tail_columns:
+            parts = [] if self._tail is None else [self._tail]
+            self._tail = torch.cat([*parts, hidden[0]])[-self._tail_columns :].clone()
+        return hidden
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        found = self._model.logits(hidden)
+        capturing = found.is_cuda and torch.cuda.is_current_stream_capturing()
+        (self._captured if capturing else self._latest)[found.shape[0]] = found
+        return found
+
+    def watch_prefill(self, columns: int) -> None:
+        """Keep the last `columns` of what is prefilled from here on; 0 keeps nothing."""
+        self._tail_columns, self._tail = columns, None
+
+    @torch.inference_mode()
+    def prefill_logits(self) -> torch.Tensor:
+        """Of the columns kept since `watch_prefill`: [columns, vocabulary_rows] float32 on the CPU."""
+        assert self._tail is not None, "nothing was watched"
+        return self._model.logits(self._tail).float().cpu()
+
+    def round_logits(self, rows: int) -> torch.Tensor:
+        """Of the last decode round, which had `rows` rows: [rows, vocabulary_rows] float32 on the CPU."""
+        return (self._captured.get(rows, self._latest.get(rows)))[:rows].float().cpu()  # type: ignore[index]

@@ -1,0 +1,38 @@
+"""How far the logits of a program may be from those of the reference on the same weights, by name and with the reason.
+
+Dummy weights are random, which is the hardest case: every rounding is carried through all layers, and many of the
+largest logits are nearly equal, so that a change in the last bits changes which one is the largest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ninfer_core.api.plan import ExecutionPlan
+
+
+@dataclass(frozen=True, slots=True)
+class LogitTolerance:
+    """`error`: root mean square of the difference over the standard deviation of the reference's logits, at most.
+    `agreement`: share of positions with the same largest logit, at least."""
+
+    error: float
+    agreement: float
+
+
+FLOAT32 = LogitTolerance(error=2e-3, agreement=0.99)
+"""Two orders of summation in float32."""
+
+BFLOAT16 = LogitTolerance(error=0.1, agreement=0.85)
+"""Two orders of summation with activations in bfloat16, through every layer."""
+
+FP8_ACTIVATIONS = LogitTolerance(error=0.25, agreement=0.65)
+"""A prefill of fp8 weights also rounds activations to e4m3, 2^-4 of their size at most."""
+
+
+def tolerances(plan: ExecutionPlan, weights: str) -> tuple[LogitTolerance, LogitTolerance]:
+    """For (prefill, decode) of a plan. `weights` is how its matrices are stored: dense, fp8 or nvfp4."""
+    exact = FLOAT32 if plan.activation_dtype == "float32" else BFLOAT16
+    fp8 = weights == "fp8" and plan.device.kind == "cuda"
+    # A row that decodes has its prompt's state behind it, roundings of its prefill included.
+    return (FP8_ACTIVATIONS, FP8_ACTIVATIONS) if fp8 else (exact, exact)

@@ -1,0 +1,51 @@
+"""Results as lines and tables for a terminal."""
+
+from __future__ import annotations
+
+from ninfer_core.bench.records import Check, Figure, LoadFigure, Profile, Roof
+
+
+def figure_line(figure: Figure) -> str:
+    where = (
+        f"{figure.rows} rows over {figure.context_tokens} tokens"
+        if figure.case == "decode"
+        else f"{figure.tokens} tokens in chunks of {figure.chunk_tokens}"
+    )
+    line = f"{figure.case:8} {where:36} {figure.seconds * 1e3:10.3f} ms  {figure.tokens_per_second:10.1f} tokens/s"
+    return line if figure.fraction is None else f"{line}  {figure.fraction:6.1%} of the roof"
+
+
+def load_line(figure: LoadFigure) -> str:
+    """Milliseconds at the median, the 90th and the 99th of a hundred."""
+    first, between = (
+        "/".join(f"{seconds * 1e3:.1f}" for seconds in percentiles.values())
+        for percentiles in (figure.first_token_seconds, figure.between_tokens_seconds)
+    )
+    errors = "".join(f", {count} x {error}" for error, count in figure.errors.items())
+    return (
+        f"{figure.concurrency:3} clients  {figure.tokens_per_second:8.1f} tokens/s  first token {first} ms  "
+        f"between tokens {between} ms  {figure.requests} requests{errors}"
+    )
+
+
+def check_line(check: Check) -> str:
+    values = "  ".join(f"{name} {value:.4g}" for name, value in check.values.items())
+    limits = ", ".join(f"{name} {limit:.4g}" for name, limit in check.limits.items())
+    return f"{'right' if check.passed else 'WRONG'}    {check.name}: {values}  (limits: {limits})"
+
+
+def roof_line(roof: Roof) -> str:
+    fp8 = "" if roof.fp8_matmul_flops is None else f", fp8 {roof.fp8_matmul_flops / 1e12:.0f}"
+    copy, matmul = roof.copy_bytes_per_second / 1e12, roof.matmul_flops / 1e12
+    return f"roof     copy {copy:.3f} TB/s, matmul {matmul:.0f}{fp8} TFLOP/s"
+
+
+def profile_lines(profile: Profile, most: int = 20) -> list[str]:
+    total = sum(kernel.microseconds for kernel in profile.kernels)
+    launches = sum(kernel.launches for kernel in profile.kernels)
+    where = f"{profile.rows} rows over {profile.context_tokens} tokens"
+    lines = [f"{profile.case} of {where}: {total:.0f} us in {launches:.0f} launches"]
+    for kernel in profile.kernels[:most]:
+        share = kernel.microseconds / total
+        lines.append(f"{kernel.microseconds:10.1f} us  {share:6.1%}  x{kernel.launches:<6.0f} {kernel.name}")
+    return lines
