@@ -46,6 +46,10 @@ class Staging(Protocol):
 
     def mark(self) -> Taken: ...
 
+    def end(self) -> None:
+        """The buffers are not used any more, once the copies that were issued are done."""
+        ...
+
 
 class PinnedStaging:
     """Pinned memory, from which a CUDA device copies by itself."""
@@ -61,6 +65,15 @@ class PinnedStaging:
         event: torch.cuda.Event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record()
         return event
+
+    def end(self) -> None:
+        import torch
+
+        torch.cuda.current_stream().synchronize()
+        # Newer than the oldest torch that we run on: there the buffers stay pinned for whoever wants some next.
+        give_back = getattr(torch.accelerator, "empty_host_cache", None)
+        if give_back is not None:
+            give_back()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +131,10 @@ class ReadAhead:
         for thread in self._threads:
             thread.join()
         self._threads.clear()
+        if self._free or self._ready:
+            self._free.clear()
+            self._ready.clear()
+            self._staging.end()
         while self._descriptors:
             os.close(self._descriptors.popitem()[1])
 

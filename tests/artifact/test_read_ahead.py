@@ -38,6 +38,7 @@ class HostStaging:
         self.at_once = at_once
         self.buffers: list[torch.Tensor] = []
         self.marks: list[Mark] = []
+        self.ended = 0
 
     def buffer(self, size: int) -> torch.Tensor:
         self.buffers.append(torch.zeros(size, dtype=torch.uint8))
@@ -48,6 +49,9 @@ class HostStaging:
         if self.at_once:
             self.marks[-1].done.set()
         return self.marks[-1]
+
+    def end(self) -> None:
+        self.ended += 1
 
 
 @pytest.fixture(autouse=True)
@@ -149,7 +153,10 @@ def test_a_file_that_has_changed_or_gone(stored: list[StoredTensor], tmp_path: P
 
 
 def test_closing_early_ends_the_threads(stored: list[StoredTensor], queues: list[ReadAhead]) -> None:
-    queues.append(ReadAhead(stored, HostStaging()))
+    staging = HostStaging()
+    queues.append(ReadAhead(stored, staging))
     assert taken(queues[0], SPECS[0]) == toy_bytes(SPECS[0])
+    assert staging.ended == 0
     queues[0].close()
     queues[0].close()
+    assert staging.ended == 1
