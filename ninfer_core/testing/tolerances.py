@@ -46,6 +46,19 @@ class Agreement:
         assert share >= self.argmax_share, f"argmax agrees in {share:.3f} < {self.argmax_share}"
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """|actual − expected| <= largest · |expected| over all elements together: for errors that are noise."""
+
+    largest: float
+
+    def check(self, actual: torch.Tensor, expected: torch.Tensor) -> None:
+        """Raises AssertionError with the share; anything not finite in `actual` fails."""
+        assert actual.isfinite().all(), "not finite"
+        share = ((actual.double() - expected.double()).norm() / expected.double().norm()).item()
+        assert share <= self.largest, f"error is {share:.4f} of the whole > {self.largest}"
+
+
 FP32_OPERATION = Tolerance(absolute=2e-5, relative=2e-5)
 """One operation in float32 on unit-scale inputs against float64: some hundred roundings of 6e-8 each."""
 
@@ -62,6 +75,10 @@ BF16_OPERATION = Tolerance(absolute=1e-2, relative=1.6e-2)
 BF16_LAYER = Tolerance(absolute=5e-2, relative=3e-2)
 """Three products in a row in bfloat16 on unit-scale inputs, rounded in between, with shares of scores in bfloat16; in
 Triton's interpreter, which truncates, 0.023 apart."""
+
+FP8_LAYER = Share(largest=0.1)
+"""Two products in a row with activations in e4m3, whose mantissa has three bits: 0.04 where codes are rounded to the
+nearest, 0.083 in Triton's interpreter, which truncates."""
 
 BF16_LOGITS = Agreement(mean_absolute=0.1, argmax_share=0.9)
 """End to end in bfloat16 on random weights, which are badly conditioned: a reference was at 0.06 and 0.94."""

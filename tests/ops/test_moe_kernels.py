@@ -13,7 +13,7 @@ from ninfer_core.ops import moe
 from ninfer_core.ops.linear import DenseMatrix, Fp8Matrix, Matrix, Norm, dense, encode_fp8, encode_nvfp4, linear
 from ninfer_core.ops.workspace import moe as moe_bytes
 from ninfer_core.testing.live_bytes import peak_bytes
-from ninfer_core.testing.tolerances import BF16_LAYER, FP32_OPERATION
+from ninfer_core.testing.tolerances import BF16_LAYER, FP8_LAYER, FP32_OPERATION
 
 EXPERTS, TOP_K, HIDDEN, WIDTH, SHARED_WIDTH = 6, 3, 160, 32, 48
 EPSILON = 1e-6
@@ -82,7 +82,7 @@ def oracle(x: torch.Tensor, weights: moe.ExpertWeights, norm: Norm, residual: to
 def layer(kernel_device: torch.device) -> moe.FeedForward:
     from ninfer_core.ops.moe.routes import kernel_routes
 
-    return kernel_routes(kernel_device, linear, dependent=False)
+    return kernel_routes(kernel_device, linear)
 
 
 @pytest.fixture
@@ -90,8 +90,8 @@ def grouped(kernel_device: torch.device) -> moe.FeedForward:
     """The kernels for many tokens, in tiles that a few fill."""
     from ninfer_core.ops.moe.routes import MANY, kernel_routes
 
-    many = kernel_routes(kernel_device, linear, dependent=False).many
-    small = dataclasses.replace(MANY[0][1], tokens=16)
+    many = kernel_routes(kernel_device, linear).many
+    small = dataclasses.replace(MANY[0][1], tokens=16, coded_inner=None)
     return dataclasses.replace(many, launches=((40, small), (1 << 62, dataclasses.replace(small, tokens=32))))
 
 
@@ -111,6 +111,20 @@ def test_many_tokens(grouped: moe.FeedForward, kernel_device: torch.device, layo
     x, residual = torch.randn(2, tokens, HIDDEN, device=kernel_device)
     actual = grouped(x, weights, norm=norm, residual=residual)
     FP32_OPERATION.check(actual, oracle(x, weights, norm, residual))
+
+
+@pytest.mark.parametrize("layout", ["fp8", "fp8_groups"])
+def test_many_tokens_in_codes(kernel_device: torch.device, layout: str) -> None:
+    from ninfer_core.ops.moe.launch import Block
+    from ninfer_core.ops.moe.routes import MANY, kernel_routes
+
+    blocks = {"coded_inner": Block(32, 32, 4, 2), "coded_outer": Block(32, 16, 4, 2)}
+    many = kernel_routes(kernel_device, linear).many
+    coded = dataclasses.replace(many, launches=((1 << 62, dataclasses.replace(MANY[0][1], tokens=16, **blocks)),))
+    weights, norm = make_weights(kernel_device, layout), make_norm(kernel_device)
+    x = torch.randn(41, HIDDEN, device=kernel_device)
+    nothing = torch.zeros_like(x)
+    FP8_LAYER.check(coded(x, weights, norm=norm, residual=nothing), oracle(x, weights, norm, nothing))
 
 
 def test_both_sides_of_the_border_between_few_and_many(layer: moe.FeedForward, kernel_device: torch.device) -> None:
@@ -200,7 +214,7 @@ def test_temporaries_are_within_their_bounds(
 def test_counters_are_left_at_zero(kernel_device: torch.device) -> None:
     from ninfer_core.ops.moe.routes import kernel_routes
 
-    routes = kernel_routes(kernel_device, linear, dependent=False)
+    routes = kernel_routes(kernel_device, linear)
     weights, norm = make_weights(kernel_device), make_norm(kernel_device)
     x = torch.randn(19, HIDDEN, device=kernel_device)
     for route in (routes.few, routes.many):

@@ -15,21 +15,21 @@ from ninfer_core.ops.moe.weights import ExpertWeights
 TILE_TOKENS = 16
 """Tokens of the smallest tile; a dot has no fewer rows."""
 MOST_TOKENS = 128
-COUNTERS = 16 + 1024
-"""Those of `kernels.few`: its tiles, and a counter for each block of outputs."""
+COUNTERS = 128 + 1024
+"""Those of `kernels.few`: for each tile of tokens that choose together, and for each block of outputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class FewLaunch:
-    """Launch parameters of the three kernels; `sum_tokens` are added up at once. `dependent`: a launch may begin while
-    the one before it ends."""
+    """Launch parameters. The router has programs of `router_rows` rows and `router_tokens` tokens, which choose
+    together; `sum_tokens` are added up at once."""
 
-    route: Block
+    router_rows: int
+    router_tokens: int
+    router_warps: int
     inner: Block
     outer: Block
-    router_rows: int
     sum_tokens: int
-    dependent: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class FewTokens:
         flat = x.reshape(-1, x.shape[-1])
         tokens, hidden = flat.shape
         assert tokens <= MOST_TOKENS
-        assert triton.cdiv(hidden, self.launch.outer.rows) <= COUNTERS - 16
+        assert triton.cdiv(hidden, self.launch.outer.rows) <= COUNTERS - MOST_TOKENS
         y = torch.empty_like(flat)
         if tokens:
             run = _Run(self, flat, weights, _tile_tokens(tokens, row_class), start)
@@ -78,7 +78,6 @@ class _Run:
         self._width, self._shared_width = weights.down.inputs, weights.shared_down.inputs
         self._by_expert = block_tokens * self._top_k > self._experts
         self._slots = self._experts if self._by_expert else self._tokens * self._top_k
-        self._dependent = {"PDL": few.launch.dependent} | ({"launch_pdl": True} if few.launch.dependent else {})
         device, tokens = x.device, self._tokens
         self._normed = torch.empty_like(x)
         self._scores = torch.empty(tokens, self._experts, device=device)
@@ -96,29 +95,29 @@ class _Run:
         self._outputs(residual, y)
 
     def _route(self, norm: Norm) -> None:
-        block, weights = self._launch.route, self._weights
-        codes, block_scale, scale, layout = operands(weights.shared_gate_up)
-        routers = triton.cdiv(self._experts, self._launch.router_rows)
-        programs = routers + TILE_TOKENS + triton.cdiv(2 * self._shared_width, block.rows)
+        launch, weights = self._launch, self._weights
+        programs = triton.cdiv(self._experts, launch.router_rows) + launch.router_tokens
         self._start(
-            route_kernel, (programs, triton.cdiv(self._tokens, TILE_TOKENS)),
-            self._x, norm.weight, norm.epsilon, weights.router, weights.shared_gate, codes, block_scale, scale,
-            self._normed, self._scores, self._chosen, self._shares, self._openings, self._shared_inner,
-            self._counters, self._tokens,
+            route_kernel, (programs, triton.cdiv(self._tokens, launch.router_tokens)),
+            self._x, norm.weight, norm.epsilon, weights.router, weights.shared_gate,
+            self._normed, self._scores, self._chosen, self._shares, self._openings, self._counters, self._tokens,
             HIDDEN=self._hidden, EXPERTS=self._experts, EXPERTS_PADDED=padded_experts(self._experts),
-            TOP_K=self._top_k, SHARED_WIDTH=self._shared_width, HIDDEN_PADDED=triton.next_power_of_2(self._hidden),
-            BLOCK_T=TILE_TOKENS, ROUTER_N=self._launch.router_rows, CHOOSE_T=block.warps,
-            **block.program(TILE_TOKENS, self._x, layout), **self._dependent,
+            TOP_K=self._top_k, HIDDEN_PADDED=triton.next_power_of_2(self._hidden), BLOCK_T=launch.router_tokens,
+            BLOCK_N=launch.router_rows, CHOOSE_T=launch.router_warps, num_warps=launch.router_warps,
         )  # fmt: skip
 
     def _inner_values(self) -> None:
-        block = self._launch.inner
-        codes, block_scale, scale, layout = operands(self._weights.gate_up)
+        block, weights = self._launch.inner, self._weights
+        codes, block_scale, scale, layout = operands(weights.gate_up)
+        shared_codes, shared_block_scale, shared_scale, shared_layout = operands(weights.shared_gate_up)
         self._start(
-            inner_kernel, (triton.cdiv(2 * self._width, block.rows), self._slots),
-            self._normed, codes, block_scale, scale, self._chosen, self._inner, self._tokens,
-            HIDDEN=self._hidden, WIDTH=self._width, TOP_K=self._top_k, BY_EXPERT=self._by_expert,
-            BLOCK_T=self._block_tokens, **block.program(self._block_tokens, self._x, layout), **self._dependent,
+            inner_kernel, (triton.cdiv(2 * max(self._width, self._shared_width), block.rows), self._slots + 1),
+            self._normed, codes, block_scale, scale, shared_codes, shared_block_scale, shared_scale,
+            self._chosen, self._inner, self._shared_inner, self._tokens,
+            HIDDEN=self._hidden, WIDTH=self._width, SHARED_WIDTH=self._shared_width, TOP_K=self._top_k,
+            BY_EXPERT=self._by_expert, BLOCK_T=self._block_tokens,
+            SHARED_K=inputs_at_once(block, shared_layout), SHARED_FORMAT=shared_layout,
+            **block.program(self._block_tokens, self._x, layout, shared_layout),
         )  # fmt: skip
 
     def _outputs(self, residual: torch.Tensor, y: torch.Tensor) -> None:
@@ -134,5 +133,5 @@ class _Run:
             HIDDEN=self._hidden, WIDTH=self._width, SHARED_WIDTH=self._shared_width, TOP_K=self._top_k,
             BY_EXPERT=self._by_expert, BLOCK_T=self._block_tokens, BLOCK_SUM=self._launch.sum_tokens,
             SHARED_K=inputs_at_once(block, shared_layout), SHARED_FORMAT=shared_layout,
-            **block.program(self._block_tokens, self._x, layout), **self._dependent,
+            **block.program(self._block_tokens, self._x, layout, shared_layout),
         )  # fmt: skip

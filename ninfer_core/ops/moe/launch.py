@@ -26,11 +26,10 @@ class Block:
     warps: int
     stages: int
 
-    def program(self, tokens: int, x: torch.Tensor, layout: str) -> dict[str, object]:
-        """Options of a launch over tiles of `tokens` tokens: as many of the stages as fit."""
-        stage = (tokens * x.element_size() + self.rows * WEIGHT_BITS.get(layout, 8 * x.element_size()) // 8) * (
-            inputs_at_once(self, layout)
-        )
+    def program(self, tokens: int, x: torch.Tensor, layout: str, *others: str) -> dict[str, object]:
+        """Options of a launch over tiles of `tokens` tokens and matrices in `layout`, or in `others` in some programs:
+        as many of the stages as fit."""
+        stage = max(self._stage_bytes(tokens, x, each) for each in (layout, *others))
         stages = max(1, min(self.stages, SHARED_BYTES // stage))
         return {
             "BLOCK_N": self.rows,
@@ -40,6 +39,10 @@ class Block:
             "num_warps": self.warps,
             "num_stages": stages,
         }
+
+    def _stage_bytes(self, tokens: int, x: torch.Tensor, layout: str) -> int:
+        weight_bits = WEIGHT_BITS.get(layout, 8 * x.element_size())
+        return (tokens * x.element_size() + self.rows * weight_bits // 8) * inputs_at_once(self, layout)
 
 
 WEIGHT_BITS = {"fp8": 8, "fp8_groups": 8, "nvfp4": 4}
@@ -68,7 +71,15 @@ def dot_dtype(x: torch.Tensor) -> Any:
     """Dtype of the operands of a dot. Triton's interpreter multiplies the bit patterns of bfloat16 ones."""
     if x.device.type == "cpu":
         return tl.float32
-    return {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}[x.dtype]
+    return _DOTS[x.dtype]
+
+
+_DOTS = {
+    torch.float32: tl.float32,
+    torch.bfloat16: tl.bfloat16,
+    torch.float16: tl.float16,
+    torch.float8_e4m3fn: tl.float8e4nv,
+}
 
 
 Launcher = Callable[..., None]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 import triton
 
-from ninfer_core.ops.linear.matrix import Matrix
+from ninfer_core.ops.linear.matrix import Fp8Matrix, Matrix
 from ninfer_core.ops.linear.reference import Norm
 from ninfer_core.ops.linear.select import Linear
 from ninfer_core.ops.moe.kernels.many import (
@@ -29,11 +29,14 @@ ORDER_PAIRS = 1024
 
 @dataclass(frozen=True, slots=True)
 class ManyLaunch:
-    """Launch parameters for tiles of `tokens` tokens."""
+    """Launch parameters for tiles of `tokens` tokens. Weights in fp8 are multiplied with tokens in codes where these
+    have tiles of their own; the groups of inner values that share a scale are half the rows of `coded_inner`."""
 
     tokens: int
     inner: Block
     outer: Block
+    coded_inner: Block | None
+    coded_outer: Block | None
     choose_tokens: int
 
 
@@ -88,7 +91,10 @@ class _Run:
         self._experts, self._top_k = weights.router.shape[0], weights.per_token
         self._pairs = self._tokens * self._top_k
         self._experts_padded = padded_experts(self._experts)
+        self._coded = launch.coded_inner is not None and _both_fp8(weights)
         self._normed = torch.empty_like(x)
+        self._codes = torch.empty_like(x, dtype=torch.float8_e4m3fn) if self._coded else self._normed
+        self._scales = torch.empty(self._tokens, device=x.device) if self._coded else self._normed
         self._openings = torch.empty(self._tokens, device=x.device)
         self._shares = torch.empty(self._pairs, device=x.device)
         self._order = torch.empty(self._pairs, dtype=torch.int32, device=x.device)
@@ -99,8 +105,8 @@ class _Run:
         """-> the normed tokens."""
         self._start(
             prepare_kernel, (self._tokens,), self._x, norm.weight, norm.epsilon, self._weights.shared_gate,
-            self._normed, self._openings,
-            HIDDEN=self._hidden, HIDDEN_PADDED=triton.next_power_of_2(self._hidden), num_warps=4,
+            self._normed, self._codes, self._scales, self._openings,
+            HIDDEN=self._hidden, HIDDEN_PADDED=triton.next_power_of_2(self._hidden), CODED=self._coded, num_warps=4,
         )  # fmt: skip
         return self._normed
 
@@ -122,19 +128,28 @@ class _Run:
 
     def experts(self) -> None:
         """What every token gets from each of its experts."""
-        inner = self._x.new_empty(self._pairs, self._weights.down.inputs)
-        block, matrix = self._launch.inner, self._weights.gate_up
-        tiles = min(self._pairs, self._pairs // self._launch.tokens + self._experts)
+        launch, weights = self._launch, self._weights
+        inner_block, outer_block = launch.inner, launch.outer
+        inner = inner_scale = self._x.new_empty(self._pairs, weights.down.inputs, dtype=self._codes.dtype)
+        formats = ("dense", "dense")
+        if self._coded:
+            assert launch.coded_inner is not None and launch.coded_outer is not None
+            inner_block, outer_block = launch.coded_inner, launch.coded_outer
+            groups = triton.cdiv(weights.gate_up.outputs, inner_block.rows)
+            inner_scale = torch.empty(self._pairs, groups, device=inner.device)
+            formats = ("fp8", "fp8_groups")
+        tiles = min(self._pairs, self._pairs // launch.tokens + self._experts)
         self._start(
-            grouped_inner_kernel, (triton.cdiv(matrix.outputs, block.rows), tiles),
-            self._normed, *operands(matrix)[:3], self._order, self._offsets, inner,
-            HIDDEN=self._hidden, WIDTH=inner.shape[1], TOP_K=self._top_k, **self._tile(block, matrix),
+            grouped_inner_kernel, (triton.cdiv(weights.gate_up.outputs, inner_block.rows), tiles),
+            self._codes, self._scales, *operands(weights.gate_up)[:3], self._order, self._offsets, inner, inner_scale,
+            HIDDEN=self._hidden, WIDTH=inner.shape[1], TOP_K=self._top_k, X_FORMAT=formats[0],
+            **self._tile(inner_block, weights.gate_up),
         )  # fmt: skip
-        block, matrix = self._launch.outer, self._weights.down
         self._start(
-            grouped_outer_kernel, (triton.cdiv(matrix.outputs, block.rows), tiles),
-            inner, *operands(matrix)[:3], self._order, self._offsets, self._parts,
-            HIDDEN=self._hidden, WIDTH=inner.shape[1], **self._tile(block, matrix),
+            grouped_outer_kernel, (triton.cdiv(self._hidden, outer_block.rows), tiles),
+            inner, inner_scale, *operands(weights.down)[:3], self._order, self._offsets, self._parts,
+            HIDDEN=self._hidden, WIDTH=inner.shape[1], X_FORMAT=formats[1],
+            **self._tile(outer_block, weights.down),
         )  # fmt: skip
 
     def combine(self, shared: torch.Tensor, residual: torch.Tensor, y: torch.Tensor) -> None:
@@ -149,8 +164,12 @@ class _Run:
             "EXPERTS": self._experts,
             "EXPERTS_PADDED": self._experts_padded,
             "BLOCK_T": self._launch.tokens,
-            **block.program(self._launch.tokens, self._x, operands(matrix)[3]),
+            **block.program(self._launch.tokens, self._codes, operands(matrix)[3]),
         }
+
+
+def _both_fp8(weights: ExpertWeights) -> bool:
+    return isinstance(weights.gate_up, Fp8Matrix) and isinstance(weights.down, Fp8Matrix)
 
 
 def _scores(normed: torch.Tensor, router: torch.Tensor) -> torch.Tensor:

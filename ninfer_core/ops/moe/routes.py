@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
@@ -17,12 +17,12 @@ MOST_EXPERTS = 4096
 """Experts that there are counters for."""
 
 FEW = FewLaunch(
-    route=Block(rows=32, inputs=256, warps=4, stages=3),
+    router_rows=4,
+    router_tokens=2,
+    router_warps=4,
     inner=Block(rows=64, inputs=128, warps=4, stages=5),
-    outer=Block(rows=32, inputs=256, warps=4, stages=2),
-    router_rows=8,
+    outer=Block(rows=64, inputs=256, warps=4, stages=2),
     sum_tokens=8,
-    dependent=False,
 )
 """Measured on an H200 with 256 experts of 512 · 2048, eight to a token."""
 
@@ -31,8 +31,10 @@ MANY = (
         4096,
         ManyLaunch(
             tokens=64,
-            inner=Block(rows=256, inputs=64, warps=4, stages=3),
-            outer=Block(rows=256, inputs=64, warps=4, stages=3),
+            inner=Block(rows=128, inputs=64, warps=4, stages=4),
+            outer=Block(rows=128, inputs=64, warps=4, stages=4),
+            coded_inner=Block(rows=128, inputs=128, warps=4, stages=4),
+            coded_outer=Block(rows=128, inputs=64, warps=4, stages=4),
             choose_tokens=8,
         ),
     ),
@@ -40,8 +42,10 @@ MANY = (
         1 << 62,
         ManyLaunch(
             tokens=128,
-            inner=Block(rows=256, inputs=64, warps=8, stages=3),
-            outer=Block(rows=256, inputs=64, warps=8, stages=3),
+            inner=Block(rows=256, inputs=64, warps=8, stages=4),
+            outer=Block(rows=256, inputs=64, warps=8, stages=4),
+            coded_inner=Block(rows=128, inputs=128, warps=8, stages=4),
+            coded_outer=Block(rows=128, inputs=64, warps=8, stages=4),
             choose_tokens=8,
         ),
     ),
@@ -73,8 +77,8 @@ class ByTokens:
         self.many.warm_up(weights, prefill_tokens, norm, dtype)
 
 
-def kernel_routes(device: torch.device, linear: Linear, *, dependent: bool) -> ByTokens:
-    """`dependent`: whether a launch may begin while the one before it ends."""
-    few = FewTokens(replace(FEW, dependent=dependent), torch.zeros(COUNTERS, dtype=torch.int32, device=device))
+def kernel_routes(device: torch.device, linear: Linear) -> ByTokens:
+    """The routes of a device, with counters of their own there."""
+    few = FewTokens(FEW, torch.zeros(COUNTERS, dtype=torch.int32, device=device))
     counters = torch.zeros(COUNTS + MOST_EXPERTS, dtype=torch.int32, device=device)
     return ByTokens(few, ManyTokens(MANY, linear, counters))

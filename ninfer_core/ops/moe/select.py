@@ -28,4 +28,4 @@ def select(device: torch.device, kernels: Kernels) -> FeedForward:
         return feed_forward
     from ninfer_core.ops.moe.routes import kernel_routes
 
-    return kernel_routes(device, select_linear(device, kernels), dependent=False)
+    return kernel_routes(device, select_linear(device, kernels))

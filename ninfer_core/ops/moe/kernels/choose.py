@@ -1,4 +1,4 @@
-"""From scores to experts, and who of several programs is the last."""
+"""The steps between a token and its experts that the kernels for few and for many tokens share."""
 
 from __future__ import annotations
 
@@ -7,6 +7,33 @@ import triton.language as tl
 
 WORST: tl.constexpr = tl.constexpr(-(1 << 63))
 """Below every key."""
+
+
+@triton.jit
+def prepare(
+    x,
+    norm_weight,
+    epsilon,
+    shared_gate,
+    normed,
+    openings,
+    token,
+    HIDDEN: tl.constexpr,
+    HIDDEN_PADDED: tl.constexpr,
+):
+    """Store the normed token, and how far the gate of the shared expert is open. Returns the former, [HIDDEN_PADDED]
+    as rounded."""
+    column = tl.arange(0, HIDDEN_PADDED)
+    there = column < HIDDEN
+    weight = 1.0 + tl.load(norm_weight + column, mask=there, other=0.0).to(tl.float32)
+    gate = tl.load(shared_gate + column, mask=there, other=0.0).to(tl.float32)
+    wide = tl.load(x + token * HIDDEN + column, mask=there, other=0.0).to(tl.float32)
+    value = wide * tl.rsqrt(tl.sum(wide * wide, 0) / HIDDEN + epsilon) * weight
+    value = value.to(normed.dtype.element_ty)
+    tl.store(normed + token * HIDDEN + column, value, mask=there)
+    opening = tl.sum(value.to(tl.float32) * gate, 0)
+    tl.store(openings + token, 1.0 / (1.0 + tl.exp(-opening)))
+    return value
 
 
 @triton.jit

@@ -1,27 +1,22 @@
 """The expert layer for few tokens, in three launches that read every weight once.
 
-    route     scores of the router, from which its last program chooses experts; beside them the shared expert's
-              gate ‖ up
-    inner     gate ‖ up of every chosen expert, for the tokens that chose it
-    outer     down of every chosen expert and of the shared one; the last program of a block of outputs adds up
+    route     scores of the router, from which the last program of a few tokens chooses their experts; the norm
+    inner     gate ‖ up of the shared expert, and of every chosen one for the tokens that chose it
+    outer     down of the same; the last program of a block of outputs adds up
 
 All tokens are rows of every tile, and those that did not choose the expert are masked: the tile has the shape of the
 class, whoever is in it. What a token gets from an expert goes to a place of its own, and is added in its own order.
-
-A launch may begin before the one ahead has ended: until `gdc_wait` it reads weights only, and what the launch before
-that one wrote, which has ended because the one ahead has waited for it.
 """
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from ninfer_core.ops.moe.kernels.choose import choose, is_last
-from ninfer_core.ops.moe.kernels.product import gated, gated_rows, prefetch, product
+from ninfer_core.ops.moe.kernels.choose import choose, is_last, prepare
+from ninfer_core.ops.moe.kernels.product import gated, gated_rows, product
 
-OUTPUT_COUNTERS: tl.constexpr = tl.constexpr(16)
+OUTPUT_COUNTERS: tl.constexpr = tl.constexpr(128)
 """Places in `counters`: router programs of each tile of tokens, programs of each block of outputs."""
 
 
@@ -38,7 +33,6 @@ def _score_tokens(
     HIDDEN: tl.constexpr,
     HIDDEN_PADDED: tl.constexpr,
     EXPERTS: tl.constexpr,
-    PDL: tl.constexpr,
 ):
     """Scores of the experts `row` for the tokens from `first` to before `last`: the rows stay in registers, and the
     next token is on its way while one is multiplied."""
@@ -47,8 +41,6 @@ def _score_tokens(
     mask = (row < EXPERTS)[:, None] & there[None, :]
     matrix = tl.load(router + row[:, None] * HIDDEN + column[None, :], mask=mask, other=0.0)
     weight = 1.0 + tl.load(norm_weight + column, mask=there, other=0.0).to(tl.float32)
-    if PDL:
-        gdc_wait()
     following = tl.load(x + first * HIDDEN + column, mask=there, other=0.0)
     for index in range(first, last):
         wide = following.to(tl.float32)
@@ -65,42 +57,30 @@ def route_kernel(
     epsilon,
     router,
     shared_gate,
-    codes,
-    block_scale,
-    scale,
     normed,
     scores,
     experts,
     shares,
     openings,
-    shared_inner,
     counters,
     tokens,
     HIDDEN: tl.constexpr,
     EXPERTS: tl.constexpr,
     EXPERTS_PADDED: tl.constexpr,
     TOP_K: tl.constexpr,
-    SHARED_WIDTH: tl.constexpr,
     HIDDEN_PADDED: tl.constexpr,
     BLOCK_T: tl.constexpr,
-    ROUTER_N: tl.constexpr,
-    CHOOSE_T: tl.constexpr,
     BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    FORMAT: tl.constexpr,
-    DOT: tl.constexpr,
-    PDL: tl.constexpr,
+    CHOOSE_T: tl.constexpr,
 ):
-    """Grid: (router programs, one for each token, shared programs; tiles of BLOCK_T tokens)."""
-    ROUTERS: tl.constexpr = (EXPERTS + ROUTER_N - 1) // ROUTER_N
+    """Grid: (router programs, then one for each token; tiles of BLOCK_T tokens)."""
+    ROUTERS: tl.constexpr = (EXPERTS + BLOCK_N - 1) // BLOCK_N
     program, tile = tl.program_id(0), tl.program_id(1)
     first = tile * BLOCK_T
     last = tl.minimum(first + BLOCK_T, tokens)
     if program < ROUTERS:
-        row = program * ROUTER_N + tl.arange(0, ROUTER_N)
-        _score_tokens(
-            x, norm_weight, epsilon, router, scores, row, first, last, HIDDEN, HIDDEN_PADDED, EXPERTS, PDL
-        )  # fmt: skip
+        row = program * BLOCK_N + tl.arange(0, BLOCK_N)
+        _score_tokens(x, norm_weight, epsilon, router, scores, row, first, last, HIDDEN, HIDDEN_PADDED, EXPERTS)
         if is_last(counters + tile, ROUTERS):
             expert = tl.arange(0, EXPERTS_PADDED)
             for start in range(first, last, CHOOSE_T):
@@ -109,40 +89,10 @@ def route_kernel(
                 place = scores + token[:, None] * EXPERTS + expert[None, :]
                 score = tl.load(place, mask=mask, other=0.0, cache_modifier=".cg")  # written by other programs
                 choose(score, token, token < last, experts, shares, EXPERTS, EXPERTS_PADDED, TOP_K, CHOOSE_T)
-    elif program < ROUTERS + BLOCK_T:
-        if PDL:
-            gdc_wait()
+    else:
         index = first + program - ROUTERS
         if index < tokens:
-            column = tl.arange(0, HIDDEN_PADDED)
-            there = column < HIDDEN
-            weight = 1.0 + tl.load(norm_weight + column, mask=there, other=0.0).to(tl.float32)
-            gate = tl.load(shared_gate + column, mask=there, other=0.0).to(tl.float32)
-            wide = tl.load(x + index * HIDDEN + column, mask=there, other=0.0).to(tl.float32)
-            value = wide * tl.rsqrt(tl.sum(wide * wide, 0) / HIDDEN + epsilon) * weight
-            value = value.to(normed.dtype.element_ty)
-            tl.store(normed + index * HIDDEN + column, value, mask=there)
-            opening = tl.sum(value.to(tl.float32) * gate, 0)
-            tl.store(openings + index, 1.0 / (1.0 + tl.exp(-opening)))
-    else:
-        output = (program - ROUTERS - BLOCK_T) * (BLOCK_N // 2)
-        rows, rows_live = gated_rows(output, SHARED_WIDTH, BLOCK_N)
-        if PDL:
-            prefetch(codes, rows, rows_live, HIDDEN, BLOCK_N, FORMAT)
-            gdc_wait()
-        token = first + tl.arange(0, BLOCK_T)
-        live = token < tokens
-        sums, squares = product(
-            x, token.to(tl.int64) * HIDDEN, live, norm_weight, codes, block_scale, scale, rows, rows_live,
-            HIDDEN, BLOCK_T, BLOCK_N, BLOCK_K, FORMAT, True, DOT,
-        )  # fmt: skip
-        value = gated(sums * tl.rsqrt(squares / HIDDEN + epsilon)[:, None], BLOCK_T, BLOCK_N)
-        column = output + tl.arange(0, BLOCK_N // 2)
-        mask = live[:, None] & (column < SHARED_WIDTH)[None, :]
-        place = shared_inner + token[:, None] * SHARED_WIDTH + column[None, :]
-        tl.store(place, value.to(shared_inner.dtype.element_ty), mask=mask)
-    if PDL:
-        gdc_launch_dependents()
+            prepare(x, norm_weight, epsilon, shared_gate, normed, openings, index, HIDDEN, HIDDEN_PADDED)
 
 
 @triton.jit
@@ -165,45 +115,80 @@ def _members(experts, slot, tokens, TOP_K: tl.constexpr, BLOCK_T: tl.constexpr, 
     return expert, pair, working
 
 
+@triton.jit
+def _inner_values(
+    normed,
+    codes,
+    block_scale,
+    scale,
+    inner,
+    before,
+    place,
+    live,
+    HIDDEN: tl.constexpr,
+    WIDTH: tl.constexpr,
+    BLOCK_T: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    FORMAT: tl.constexpr,
+    DOT: tl.constexpr,
+):
+    """The values of one expert, whose matrix has `before` rows ahead of it, to the rows `place` of `inner`."""
+    first = tl.program_id(0) * (BLOCK_N // 2)
+    rows, rows_live = gated_rows(first, WIDTH, BLOCK_N)
+    sums = product(
+        normed, normed, tl.arange(0, BLOCK_T).to(tl.int64), live, codes, block_scale, scale,
+        before + rows, rows_live, HIDDEN, BLOCK_T, BLOCK_N, BLOCK_K, FORMAT, "dense", DOT,
+    )  # fmt: skip
+    output = first + tl.arange(0, BLOCK_N // 2)
+    mask = live[:, None] & (output < WIDTH)[None, :]
+    value = gated(sums, BLOCK_T, BLOCK_N).to(inner.dtype.element_ty)
+    tl.store(inner + place[:, None].to(tl.int64) * WIDTH + output[None, :], value, mask=mask)
+
+
 @triton.jit(do_not_specialize=["tokens"])  # one program for every number of tokens
 def inner_kernel(
     normed,
     codes,
     block_scale,
     scale,
+    shared_codes,
+    shared_block_scale,
+    shared_scale,
     experts,
     inner,
+    shared_inner,
     tokens,
     HIDDEN: tl.constexpr,
     WIDTH: tl.constexpr,
+    SHARED_WIDTH: tl.constexpr,
     TOP_K: tl.constexpr,
     BY_EXPERT: tl.constexpr,
     BLOCK_T: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
+    SHARED_K: tl.constexpr,
     FORMAT: tl.constexpr,
+    SHARED_FORMAT: tl.constexpr,
     DOT: tl.constexpr,
-    PDL: tl.constexpr,
 ):
-    """Grid: (blocks of BLOCK_N / 2 inner values, slots)."""
-    if PDL:
-        gdc_wait()
-    expert, pair, working = _members(experts, tl.program_id(1), tokens, TOP_K, BLOCK_T, BY_EXPERT)
-    if working:
-        first = tl.program_id(0) * (BLOCK_N // 2)
-        rows, rows_live = gated_rows(first, WIDTH, BLOCK_N)
-        sums, _ = product(
-            normed, tl.arange(0, BLOCK_T).to(tl.int64) * HIDDEN, pair >= 0, normed, codes, block_scale, scale,
-            expert.to(tl.int64) * (2 * WIDTH) + rows, rows_live,
-            HIDDEN, BLOCK_T, BLOCK_N, BLOCK_K, FORMAT, False, DOT,
-        )  # fmt: skip
-        value = gated(sums, BLOCK_T, BLOCK_N)
-        output = first + tl.arange(0, BLOCK_N // 2)
-        mask = (pair >= 0)[:, None] & (output < WIDTH)[None, :]
-        place = inner + pair[:, None].to(tl.int64) * WIDTH + output[None, :]
-        tl.store(place, value.to(inner.dtype.element_ty), mask=mask)
-    if PDL:
-        gdc_launch_dependents()
+    """Grid: (blocks of BLOCK_N / 2 inner values of the wider kind of expert; the shared expert, then the slots)."""
+    slot = tl.program_id(1) - 1
+    first = tl.program_id(0) * (BLOCK_N // 2)
+    if slot < 0:
+        if first < SHARED_WIDTH:
+            token = tl.arange(0, BLOCK_T)
+            _inner_values(
+                normed, shared_codes, shared_block_scale, shared_scale, shared_inner, 0, token, token < tokens,
+                HIDDEN, SHARED_WIDTH, BLOCK_T, BLOCK_N, SHARED_K, SHARED_FORMAT, DOT,
+            )  # fmt: skip
+    elif first < WIDTH:
+        expert, pair, working = _members(experts, slot, tokens, TOP_K, BLOCK_T, BY_EXPERT)
+        if working:
+            _inner_values(
+                normed, codes, block_scale, scale, inner, expert.to(tl.int64) * (2 * WIDTH), pair, pair >= 0,
+                HIDDEN, WIDTH, BLOCK_T, BLOCK_N, BLOCK_K, FORMAT, DOT,
+            )  # fmt: skip
 
 
 @triton.jit
@@ -272,7 +257,6 @@ def outer_kernel(
     FORMAT: tl.constexpr,
     SHARED_FORMAT: tl.constexpr,
     DOT: tl.constexpr,
-    PDL: tl.constexpr,
 ):
     """Grid: (blocks of BLOCK_N outputs, the shared expert and the slots).
 
@@ -283,13 +267,10 @@ def outer_kernel(
     rows_live = row < HIDDEN
     token = tl.arange(0, BLOCK_T)
     if slot < 0:
-        if PDL:
-            prefetch(shared_codes, row.to(tl.int64), rows_live, SHARED_WIDTH, BLOCK_N, SHARED_FORMAT)
-            gdc_wait()
-        sums, _ = product(
-            shared_inner, token.to(tl.int64) * SHARED_WIDTH, token < tokens, shared_inner,
+        sums = product(
+            shared_inner, shared_inner, token.to(tl.int64), token < tokens,
             shared_codes, shared_block_scale, shared_scale, row.to(tl.int64), rows_live,
-            SHARED_WIDTH, BLOCK_T, BLOCK_N, SHARED_K, SHARED_FORMAT, False, DOT,
+            SHARED_WIDTH, BLOCK_T, BLOCK_N, SHARED_K, SHARED_FORMAT, "dense", DOT,
         )  # fmt: skip
         place = parts + (tokens * TOP_K + token)[:, None].to(tl.int64) * HIDDEN + row[None, :]
         tl.store(place, sums, mask=(token < tokens)[:, None] & rows_live[None, :])
@@ -297,18 +278,11 @@ def outer_kernel(
         expert, pair, working = _members(experts, slot, tokens, TOP_K, BLOCK_T, BY_EXPERT)
         if working:
             rows = expert.to(tl.int64) * HIDDEN + row
-            if PDL:
-                prefetch(codes, rows, rows_live, WIDTH, BLOCK_N, FORMAT)
-                gdc_wait()
-            sums, _ = product(
-                inner, pair.to(tl.int64) * WIDTH, pair >= 0, inner, codes, block_scale, scale, rows, rows_live,
-                WIDTH, BLOCK_T, BLOCK_N, BLOCK_K, FORMAT, False, DOT,
+            sums = product(
+                inner, inner, pair.to(tl.int64), pair >= 0, codes, block_scale, scale, rows, rows_live,
+                WIDTH, BLOCK_T, BLOCK_N, BLOCK_K, FORMAT, "dense", DOT,
             )  # fmt: skip
             place = parts + pair[:, None].to(tl.int64) * HIDDEN + row[None, :]
             tl.store(place, sums, mask=(pair >= 0)[:, None] & rows_live[None, :])
-        elif PDL:
-            gdc_wait()
-    if PDL:
-        gdc_launch_dependents()
     if is_last(counters + OUTPUT_COUNTERS + block, tl.num_programs(1)):
         _add_up(parts, shares, openings, residual, y, row, rows_live, tokens, HIDDEN, TOP_K, BLOCK_N, BLOCK_SUM)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ninfer_core.ops.moe.kernels.choose import choose, is_last
-from ninfer_core.ops.moe.kernels.product import gated, gated_rows, product
+from ninfer_core.ops.moe.kernels.choose import choose, is_last, prepare
+from ninfer_core.ops.moe.kernels.product import gated, gated_rows, product, to_codes
 
 
 @triton.jit
@@ -20,22 +20,21 @@ def prepare_kernel(
     epsilon,
     shared_gate,
     normed,
+    codes,
+    scales,
     openings,
     HIDDEN: tl.constexpr,
     HIDDEN_PADDED: tl.constexpr,
+    CODED: tl.constexpr,
 ):
-    """The normed token, and how far the gate of the shared expert is open. Grid: (tokens,)."""
+    """The normed token, if CODED also in codes, and how far the gate of the shared expert is open. Grid: (tokens,)."""
     token = tl.program_id(0).to(tl.int64)
-    column = tl.arange(0, HIDDEN_PADDED)
-    there = column < HIDDEN
-    weight = 1.0 + tl.load(norm_weight + column, mask=there, other=0.0).to(tl.float32)
-    gate = tl.load(shared_gate + column, mask=there, other=0.0).to(tl.float32)
-    wide = tl.load(x + token * HIDDEN + column, mask=there, other=0.0).to(tl.float32)
-    value = wide * tl.rsqrt(tl.sum(wide * wide, 0) / HIDDEN + epsilon) * weight
-    value = value.to(normed.dtype.element_ty)
-    tl.store(normed + token * HIDDEN + column, value, mask=there)
-    opening = tl.sum(value.to(tl.float32) * gate, 0)
-    tl.store(openings + token, 1.0 / (1.0 + tl.exp(-opening)))
+    value = prepare(x, norm_weight, epsilon, shared_gate, normed, openings, token, HIDDEN, HIDDEN_PADDED)
+    if CODED:
+        code, scale = to_codes(value.to(tl.float32)[None, :], codes.dtype.element_ty)
+        column = tl.arange(0, HIDDEN_PADDED)
+        tl.store(codes + token * HIDDEN + column[None, :], code, mask=(column < HIDDEN)[None, :])
+        tl.store(scales + token + tl.arange(0, 1), scale)
 
 
 @triton.jit(do_not_specialize=["tokens"])
@@ -99,13 +98,15 @@ def _group(offsets, tile, EXPERTS: tl.constexpr, EXPERTS_PADDED: tl.constexpr, B
 
 @triton.jit
 def grouped_inner_kernel(
-    normed,
+    x,
+    x_scale,
     codes,
     block_scale,
     scale,
     order,
     offsets,
     inner,
+    inner_scale,
     HIDDEN: tl.constexpr,
     WIDTH: tl.constexpr,
     TOP_K: tl.constexpr,
@@ -115,9 +116,11 @@ def grouped_inner_kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     FORMAT: tl.constexpr,
+    X_FORMAT: tl.constexpr,
     DOT: tl.constexpr,
 ):
-    """inner [pairs, WIDTH], in the order of `order`. Grid: (blocks of BLOCK_N / 2 values, row tiles at most)."""
+    """inner [pairs, WIDTH], in the order of `order`, from the normed tokens x. If x is in codes, so is inner, with a
+    scale for each row and program. Grid: (blocks of BLOCK_N / 2 values, row tiles at most)."""
     expert, start, end = _group(offsets, tl.program_id(1), EXPERTS, EXPERTS_PADDED, BLOCK_T)
     if expert >= EXPERTS:
         return
@@ -126,20 +129,24 @@ def grouped_inner_kernel(
     token = tl.load(order + place, mask=live, other=0) // TOP_K
     first = tl.program_id(0) * (BLOCK_N // 2)
     rows, rows_live = gated_rows(first, WIDTH, BLOCK_N)
-    sums, _ = product(
-        normed, token.to(tl.int64) * HIDDEN, live, normed, codes, block_scale, scale,
+    sums = product(
+        x, x_scale, token.to(tl.int64), live, codes, block_scale, scale,
         expert.to(tl.int64) * (2 * WIDTH) + rows, rows_live,
-        HIDDEN, BLOCK_T, BLOCK_N, BLOCK_K, FORMAT, False, DOT,
+        HIDDEN, BLOCK_T, BLOCK_N, BLOCK_K, FORMAT, X_FORMAT, DOT,
     )  # fmt: skip
-    value = gated(sums, BLOCK_T, BLOCK_N).to(inner.dtype.element_ty)
+    value = gated(sums, BLOCK_T, BLOCK_N)
+    if X_FORMAT == "fp8":
+        value, group_scale = to_codes(value, inner.dtype.element_ty)
+        tl.store(inner_scale + place * tl.num_programs(0) + tl.program_id(0), group_scale, mask=live)
     output = first + tl.arange(0, BLOCK_N // 2)
     mask = live[:, None] & (output < WIDTH)[None, :]
-    tl.store(inner + place[:, None].to(tl.int64) * WIDTH + output[None, :], value, mask=mask)
+    tl.store(inner + place[:, None].to(tl.int64) * WIDTH + output[None, :], value.to(inner.dtype.element_ty), mask=mask)
 
 
 @triton.jit
 def grouped_outer_kernel(
     inner,
+    inner_scale,
     codes,
     block_scale,
     scale,
@@ -154,6 +161,7 @@ def grouped_outer_kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     FORMAT: tl.constexpr,
+    X_FORMAT: tl.constexpr,
     DOT: tl.constexpr,
 ):
     """parts [tokens, TOP_K, HIDDEN]: what each token gets from each of its experts.
@@ -165,10 +173,10 @@ def grouped_outer_kernel(
     place = start + tl.arange(0, BLOCK_T)
     live = place < end
     row = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
-    sums, _ = product(
-        inner, place.to(tl.int64) * WIDTH, live, inner, codes, block_scale, scale,
+    sums = product(
+        inner, inner_scale, place.to(tl.int64), live, codes, block_scale, scale,
         expert.to(tl.int64) * HIDDEN + row, row < HIDDEN,
-        WIDTH, BLOCK_T, BLOCK_N, BLOCK_K, FORMAT, False, DOT,
+        WIDTH, BLOCK_T, BLOCK_N, BLOCK_K, FORMAT, X_FORMAT, DOT,
     )  # fmt: skip
     pair = tl.load(order + place, mask=live, other=0).to(tl.int64)
     mask = live[:, None] & (row < HIDDEN)[None, :]

@@ -23,19 +23,11 @@ def _nibble(code, factor, DOT: tl.constexpr):
 
 
 @triton.jit
-def _normed(values, norm_weight, columns, live, squares, DOT: tl.constexpr):
-    """The part of a norm that can be done while loading: x · (1 + w), and the squares so far."""
-    wide = values.to(tl.float32)
-    weight = tl.load(norm_weight + columns, mask=live, other=0.0).to(tl.float32)
-    return (wide * (1.0 + weight)[None, :]).to(values.dtype).to(DOT), squares + wide * wide
-
-
-@triton.jit
 def product(
     x,
-    x_offsets,
+    x_scale,
+    x_rows,
     x_live,
-    norm_weight,
     codes,
     block_scale,
     scale,
@@ -46,19 +38,20 @@ def product(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     FORMAT: tl.constexpr,
-    NORM: tl.constexpr,
+    X_FORMAT: tl.constexpr,
     DOT: tl.constexpr,
 ):
-    """-> sums [BLOCK_T, BLOCK_N] float32, and the sums of squares [BLOCK_T] of the tokens if NORM.
+    """-> sums [BLOCK_T, BLOCK_N] float32.
 
-    x_offsets [BLOCK_T] int64 are the elements at which the tokens start; rows [BLOCK_N] int64 count rows of all
-    experts. FORMAT: "dense", "fp8" (a scale a row), "fp8_groups" (a scale for 128 inputs, BLOCK_K divides 128) or
-    "nvfp4". DOT is the dtype of the operands of the dot.
+    x_rows [BLOCK_T] int64 and rows [BLOCK_N] int64, the latter counted over all experts. FORMAT: "dense", "fp8" (a
+    scale a row), "fp8_groups" (a scale for 128 inputs, BLOCK_K divides 128) or "nvfp4". X_FORMAT: "dense", "fp8", or
+    "fp8_groups", where groups are BLOCK_K inputs; codes are multiplied with codes. DOT is the dtype of the operands of
+    the dot.
     """
+    x_offsets = x_rows * INPUTS
     EVEN: tl.constexpr = INPUTS % BLOCK_K == 0
     sums = tl.zeros([BLOCK_T, BLOCK_N], tl.float32)
     if FORMAT == "nvfp4":
-        squares = tl.zeros([BLOCK_T, BLOCK_K // 2], tl.float32)
         pairs = tl.arange(0, BLOCK_K // 2)
         blocks = tl.arange(0, BLOCK_K // 16)
         for start in range(0, INPUTS // 2, BLOCK_K // 2):
@@ -74,52 +67,35 @@ def product(
             factor = tl.load(block_scale + rows[:, None] * (INPUTS // 16) + block[None, :], mask=mask, other=0.0)
             factor = tl.broadcast_to((factor.to(tl.float32) * FP4_SHIFT)[:, :, None], [BLOCK_N, BLOCK_K // 16, 8])
             factor = tl.reshape(factor, [BLOCK_N, BLOCK_K // 2])
-            if NORM:
-                even, squares = _normed(even, norm_weight, 2 * column, live, squares, DOT)
-                odd, squares = _normed(odd, norm_weight, 2 * column + 1, live, squares, DOT)
             sums = tl.dot(even.to(DOT), tl.trans(_nibble(packed, factor, DOT)), sums, input_precision="ieee")
             sums = tl.dot(odd.to(DOT), tl.trans(_nibble(packed >> 4, factor, DOT)), sums, input_precision="ieee")
         sums = sums * (tl.load(scale + rows, mask=rows_live, other=0.0) * FP4_REST)[None, :]
     else:
-        squares = tl.zeros([BLOCK_T, BLOCK_K], tl.float32)
         columns = tl.arange(0, BLOCK_K)
         for start in range(0, INPUTS, BLOCK_K):
             column = start + columns
             live = tl.full([BLOCK_K], True, tl.int1) if EVEN else column < INPUTS
             token = tl.load(x + x_offsets[:, None] + column[None, :], mask=x_live[:, None] & live[None, :], other=0.0)
-            if NORM:
-                token, squares = _normed(token, norm_weight, column, live, squares, DOT)
             mask = rows_live[:, None] & live[None, :]
             tile = tl.load(codes + rows[:, None] * INPUTS + column[None, :], mask=mask, other=0.0).to(DOT)
-            if FORMAT == "fp8_groups":
-                groups: tl.constexpr = (INPUTS + 127) // 128
-                factor = tl.load(scale + rows * groups + start // 128, mask=rows_live, other=0.0)
-                sums += tl.dot(token.to(DOT), tl.trans(tile), input_precision="ieee") * factor[None, :]
+            if FORMAT == "fp8_groups" or X_FORMAT == "fp8_groups":
+                part = tl.dot(token.to(DOT), tl.trans(tile), input_precision="ieee")
+                if FORMAT == "fp8_groups":
+                    groups: tl.constexpr = (INPUTS + 127) // 128
+                    factor = tl.load(scale + rows * groups + start // 128, mask=rows_live, other=0.0)
+                    part = part * factor[None, :]
+                if X_FORMAT == "fp8_groups":
+                    x_groups: tl.constexpr = (INPUTS + BLOCK_K - 1) // BLOCK_K
+                    factor = tl.load(x_scale + x_rows * x_groups + start // BLOCK_K, mask=x_live, other=0.0)
+                    part = part * factor[:, None]
+                sums += part
             else:
                 sums = tl.dot(token.to(DOT), tl.trans(tile), sums, input_precision="ieee")
         if FORMAT == "fp8":
             sums = sums * tl.load(scale + rows, mask=rows_live, other=0.0)[None, :]
-    return sums, tl.sum(squares, 1)
-
-
-@triton.jit
-def prefetch(codes, rows, rows_live, INPUTS: tl.constexpr, BLOCK_N: tl.constexpr, FORMAT: tl.constexpr):
-    """Ask for the codes of rows [BLOCK_N] to be brought into the cache of the device. Waits for nothing."""
-    ROW_BYTES: tl.constexpr = (
-        INPUTS // 2 if FORMAT == "nvfp4" else INPUTS * (codes.dtype.element_ty.primitive_bitwidth // 8)
-    )
-    LINES: tl.constexpr = triton.next_power_of_2((ROW_BYTES + 127) // 128)
-    line = tl.arange(0, LINES) * 128
-    address = codes.to(tl.uint64, bitcast=True) + rows.to(tl.uint64)[:, None] * ROW_BYTES + line.to(tl.uint64)[None, :]
-    wanted = (rows_live[:, None] & (line < ROW_BYTES)[None, :]).to(tl.int32)
-    tl.inline_asm_elementwise(
-        "{ .reg .pred wanted; setp.ne.s32 wanted, $2, 0; @wanted prefetch.global.L2 [$1]; mov.u32 $0, 0; }",
-        "=r,l,r",
-        [address, wanted],
-        dtype=tl.int32,
-        is_pure=False,
-        pack=1,
-    )
+        if X_FORMAT == "fp8":
+            sums = sums * tl.load(x_scale + x_rows, mask=x_live, other=0.0)[:, None]
+    return sums
 
 
 @triton.jit
@@ -135,3 +111,11 @@ def gated_rows(first, WIDTH: tl.constexpr, BLOCK_N: tl.constexpr):
     place = tl.arange(0, BLOCK_N)
     output = first + place // 2
     return (output + (place % 2) * WIDTH).to(tl.int64), output < WIDTH
+
+
+@triton.jit
+def to_codes(values, CODE: tl.constexpr):
+    """values [rows, columns] float32 -> e4m3 codes of dtype CODE and scales [rows], codes · scale being the values."""
+    scale = tl.max(tl.abs(values), 1) / 448.0
+    scale = tl.where(scale == 0.0, 1.0, scale)
+    return (values / scale[:, None]).to(CODE), scale
