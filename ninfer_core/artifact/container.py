@@ -28,6 +28,7 @@ OPTIONAL_RESOURCES = (
     "generation_config.json",
     "preprocessor_config.json",
     "video_preprocessor_config.json",
+    "draft_config.json",
 )
 RESOURCES = (*REQUIRED_RESOURCES, *OPTIONAL_RESOURCES)
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from ninfer_core.api import ArtifactHeader, ArtifactInvalid, StoredMatrix, TensorSpec, find_matrix
 from ninfer_models.qwen_hybrid.config import Experts, QwenHybridConfig, VisionShape, parse_config
+from ninfer_models.qwen_hybrid.draft import DRAFT_CONFIG, draft_shapes, reduced_head
 
 STORED_DTYPES = frozenset({"float32", "float16", "bfloat16"})
 _TEXT_PREFIXES = ("model.language_model.", "language_model.model.", "model.")
@@ -71,14 +72,18 @@ def build_inventory(header: ArtifactHeader) -> tuple[TensorSpec, ...]:
         groups.append(("mtp", _mtp(config, naming)))
     if config.vision is not None:
         groups.append(("vision", _vision(config.vision, naming.vision)))
+    if DRAFT_CONFIG in header.resources:
+        groups.append(("draft", draft_shapes(header.resources[DRAFT_CONFIG], config, problems)))
     inventory: list[TensorSpec] = []
     for group, shapes in groups:
         for name, shape in shapes:
-            if is_matrix(name, naming):
+            if is_matrix(name, naming) and group != "draft":
                 inventory.extend(find_matrix(naming.stored, name, shape, group, problems).tensors)
             else:
                 dtype = _dtype(naming.stored, name)
                 inventory.append(TensorSpec(name=name, shape=shape, dtype=dtype, group=group))
+    for name, shape in reduced_head(naming.stored):
+        inventory.append(TensorSpec(name=name, shape=shape, dtype="int32", group="draft_head"))
     if problems:
         raise ArtifactInvalid(header.source, _first_of(problems))
     return tuple(inventory)
