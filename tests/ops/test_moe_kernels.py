@@ -1,5 +1,5 @@
-"""The kernels of the expert layer against the layer in float64, with the experts that the kernels chose: on a CUDA
-device, or in Triton's interpreter."""
+"""The expert layer, its kernels above all, against its formula in float64: on a CUDA device, or in Triton's
+interpreter."""
 
 from __future__ import annotations
 
@@ -93,6 +93,15 @@ def grouped(kernel_device: torch.device) -> moe.FeedForward:
     many = kernel_routes(kernel_device, linear).many
     small = dataclasses.replace(MANY[0][1], tokens=16, coded_inner=None)
     return dataclasses.replace(many, launches=((40, small), (1 << 62, dataclasses.replace(small, tokens=32))))
+
+
+@pytest.mark.parametrize("row_class", [0, 8])
+@pytest.mark.parametrize("layout", FORMATS)
+def test_reference(layout: str, row_class: int) -> None:
+    weights, norm = make_weights(torch.device("cpu"), layout), make_norm(torch.device("cpu"))
+    x, residual = torch.randn(2, 5, HIDDEN)
+    actual = moe.feed_forward(x, weights, row_class, norm=norm, residual=residual)
+    FP32_OPERATION.check(actual, oracle(x, weights, norm, residual))
 
 
 @pytest.mark.parametrize("tokens", [1, 8, 17])
