@@ -113,9 +113,14 @@ def _with_host_share(
 
 
 def _compared(options: ServeOptions, registry: PluginRegistry, gathered: Gathered) -> list[Check]:
-    """The probes' evidence against the reference, which is started for it."""
+    """The probes' evidence against the reference, which is started for it, and the reference against itself: column by
+    column against chunked, on the first probe. That much is in the numbers' own noise."""
     if not gathered:
         return []
     with started(msgspec.structs.replace(options, kernels="reference"), registry) as reference:
         limits, driver = tolerances(reference.plan, options.weights or "bf16"), Driver(reference)
-        return [compare(driver, reference, probe, evidence, limits) for probe, evidence in gathered]
+        own = msgspec.structs.replace(
+            compare(driver, reference, gathered[0][0], gather(driver, reference, gathered[0][0]), limits),
+            name="reference against itself",
+        )
+        return [own, *(compare(driver, reference, probe, evidence, limits) for probe, evidence in gathered)]

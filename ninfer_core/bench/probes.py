@@ -17,6 +17,10 @@ from ninfer_core.bench.records import Check
 from ninfer_core.bench.subject import Subject
 from ninfer_core.bench.tolerances import LogitTolerance
 
+NEAR_TIE = 4.0
+"""In units of the error of one logit: both of two logits are off by it, which makes 1.4 of it for their difference, and
+the largest of some positions is one of many that are close."""
+
 COMPARED_COLUMNS = 32
 """Of each prompt, the last ones."""
 
@@ -88,17 +92,25 @@ def compare(
     pairs = ((evidence.prefill, expected_prefill), (evidence.decode, expected_decode))
     for name, (actual, expected), limit in zip(("prefill", "decode"), pairs, limits, strict=True):
         error, agreement = distance(actual, torch.stack(expected))
-        values |= {f"{name}_error": error, f"{name}_agreement": agreement}
+        same = same_argmax(actual, torch.stack(expected))
+        values |= {f"{name}_error": error, f"{name}_agreement": agreement, f"{name}_same_argmax": same}
         allowed |= {f"{name}_error": limit.error, f"{name}_agreement": limit.agreement}
         passed &= error <= limit.error and agreement >= limit.agreement
     return Check(name=probe.name, passed=passed, values=values, limits=allowed, remark=str(probe))
 
 
 def distance(actual: torch.Tensor, expected: torch.Tensor) -> tuple[float, float]:
-    """actual, expected [..., vocabulary] -> (root mean square of the difference over the standard deviation of the
-    expected, share of positions where the largest is the same). Not finite is infinitely far."""
+    """actual, expected [..., vocabulary] -> (error, agreement): the root mean square of the difference over the
+    standard deviation of the expected; the share of positions whose largest logit is the expected one, or one that
+    the error makes as likely (NEAR_TIE). Not finite is infinitely far."""
     if not actual.isfinite().all():
         return float("inf"), 0.0
-    error = (actual - expected).square().mean().sqrt() / expected.std()
-    agreement = (actual.argmax(-1) == expected.argmax(-1)).float().mean()
-    return error.item(), agreement.item()
+    difference = (actual - expected).square().mean().sqrt()
+    chosen = expected.gather(-1, actual.argmax(-1, keepdim=True)).squeeze(-1)
+    close = expected.amax(-1) - chosen <= NEAR_TIE * difference
+    return (difference / expected.std()).item(), close.float().mean().item()
+
+
+def same_argmax(actual: torch.Tensor, expected: torch.Tensor) -> float:
+    """Share of positions with the very same largest logit."""
+    return (actual.argmax(-1) == expected.argmax(-1)).float().mean().item()

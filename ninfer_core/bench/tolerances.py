@@ -14,7 +14,7 @@ from ninfer_core.api.plan import ExecutionPlan
 @dataclass(frozen=True, slots=True)
 class LogitTolerance:
     """`error`: root mean square of the difference over the standard deviation of the reference's logits, at most.
-    `agreement`: share of positions with the same largest logit, at least."""
+    `agreement`: share of positions whose largest logit is the reference's or nearly tied with it, at least."""
 
     error: float
     agreement: float
@@ -23,10 +23,11 @@ class LogitTolerance:
 FLOAT32 = LogitTolerance(error=2e-3, agreement=0.99)
 """Two orders of summation in float32."""
 
-BFLOAT16 = LogitTolerance(error=0.1, agreement=0.85)
-"""Two orders of summation with activations in bfloat16, through every layer."""
+BFLOAT16 = LogitTolerance(error=0.15, agreement=0.99)
+"""Two orders of summation with activations in bfloat16, through every layer: 0.090 to 0.098 measured with 64 layers of
+random weights."""
 
-FP8_ACTIVATIONS = LogitTolerance(error=0.25, agreement=0.65)
+FP8_ACTIVATIONS = LogitTolerance(error=0.4, agreement=0.99)
 """A prefill of fp8 weights also rounds activations to e4m3, 2^-4 of their size at most."""
 
 

@@ -11,7 +11,7 @@ import torch
 
 from ninfer_core.bench.driver import Driver
 from ninfer_core.bench.invariance import Mixes, check_invariance
-from ninfer_core.bench.probes import Evidence, Probe, compare, distance, gather
+from ninfer_core.bench.probes import Evidence, Probe, compare, distance, gather, same_argmax
 from ninfer_core.bench.records import load
 from ninfer_core.bench.subject import Subject, started
 from ninfer_core.bench.tolerances import FLOAT32
@@ -52,6 +52,15 @@ def test_a_wrong_logit_is_found(subject: Subject, evidence: Evidence) -> None:
 def test_another_context_is_found(subject: Subject, evidence: Evidence) -> None:
     shorter = dataclasses.replace(PROBE, context_tokens=PROBE.context_tokens - 1)
     assert not compare(Driver(subject), subject, shorter, evidence, LIMITS).passed
+
+
+def test_a_near_tie_agrees_and_another_choice_does_not() -> None:
+    expected = torch.tensor([[4.0, 3.9, 0.0, -1.0]]).expand(50, 4)
+    other = expected.clone()
+    other[0, 3] = 9.0
+    noisy = expected + 0.1 * torch.randn(50, 4)
+    assert distance(noisy, expected)[1] == 1.0 and same_argmax(noisy, expected) < 1.0
+    assert distance(other, expected)[1] == pytest.approx(0.98)
 
 
 def test_what_is_not_finite_is_infinitely_far() -> None:
