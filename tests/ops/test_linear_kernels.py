@@ -54,8 +54,9 @@ def linear(kernel_device: torch.device) -> Linear:
     """The route of a CUDA device, wherever it runs."""
     from ninfer_core.ops.linear.select import triton_route
 
-    assert kernel_device.type == "cpu" or select(kernel_device, "auto") == triton_route()
-    return triton_route()
+    route = triton_route(kernel_device)
+    assert type(select(torch.device("cuda"), "auto")) is type(route) if kernel_device.type == "cuda" else True
+    return route
 
 
 def expected(

@@ -11,7 +11,7 @@ import torch
 from ninfer_core.ops import causal_conv, gated_delta, moe, paged_attention
 from ninfer_core.ops.gated_delta import DeltaColumns, DeltaRecords
 from ninfer_core.ops.gated_rms_norm import gated_rms_norm
-from ninfer_core.ops.linear import DECODE_ROWS, linear
+from ninfer_core.ops.linear import DECODE_ROWS, encode_nvfp4, linear
 from ninfer_core.ops.partial_rope import partial_rope, rope_angles
 from ninfer_core.ops.rms_norm import rms_norm
 from ninfer_core.ops.sample import SamplerRows, sample
@@ -50,10 +50,12 @@ def hold(bound: int, work: Callable[[], object], loosest: float = LOOSEST) -> No
 def test_matrix_products(rows: int, dtype: torch.dtype) -> None:
     x, weight = torch.zeros(rows, 512, dtype=dtype), torch.zeros(2048, 512, dtype=dtype)
     row_class = 0 if rows == 300 else DECODE_ROWS
-    bound = linear_bytes.workspace_bytes(
-        rows=rows, inputs=512, outputs=2048, row_class=row_class, activation=dtype.itemsize
-    )
+    sizes = {"rows": rows, "inputs": 512, "outputs": 2048, "row_class": row_class, "activation": dtype.itemsize}
+    bound = linear_bytes.reference_bytes(**sizes)
     hold(bound, lambda: linear(x, weight, row_class))
+    assert linear_bytes.workspace_bytes(**sizes) >= bound
+    matrix = encode_nvfp4(weight + 1)
+    hold(linear_bytes.reference_bytes(**sizes, coded=True), lambda: linear(x, matrix, row_class), LOOSEST_OF_SMALL)
 
 
 @pytest.mark.parametrize("dtype", ACTIVATIONS, ids=str)

@@ -11,27 +11,29 @@ import triton
 from ninfer_core.ops.linear.kernels.few_rows import few_rows
 from ninfer_core.ops.linear.matrix import DenseMatrix, Fp8Matrix, Matrix
 from ninfer_core.ops.linear.reference import Norm
-from ninfer_core.ops.linear.tiles import Tile
+from ninfer_core.ops.linear.tiles import Form, Tile, form_of
+from ninfer_core.ops.rms_norm.triton import rms_norm
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
     """A matrix as the kernel takes it. Places that its format has no use for hold some other of its tensors."""
 
-    format: str
+    format: Form
     weight: torch.Tensor
     block_scale: torch.Tensor
     scale: torch.Tensor
 
 
 def parts(matrix: Matrix) -> Parts:
-    """The tensors of a matrix in the order of the kernel; e4m3 codes as bytes."""
+    """The tensors of a matrix in the order of the kernel; codes as words of 16 bits."""
+    form = form_of(matrix)
     if isinstance(matrix, DenseMatrix):
-        return Parts("dense", matrix.weight, matrix.weight, matrix.weight)
+        return Parts(form, matrix.weight, matrix.weight, matrix.weight)
+    words = matrix.codes.view(torch.int16)
     if isinstance(matrix, Fp8Matrix):
-        kind = "fp8" if matrix.scale.shape[-1] == 1 else "fp8_groups"
-        return Parts(kind, matrix.codes.view(torch.uint8), matrix.scale, matrix.scale)
-    return Parts("nvfp4", matrix.codes, matrix.block_scale, matrix.scale)
+        return Parts(form, words, matrix.scale, matrix.scale)
+    return Parts(form, words, matrix.block_scale, matrix.scale)
 
 
 def linear_few_rows(
@@ -39,18 +41,30 @@ def linear_few_rows(
     matrix: Matrix,
     tile: Tile,
     row_class: int,
+    counters: torch.Tensor,
     *,
     norm: Norm | None,
     residual: torch.Tensor | None,
     gated: bool,
 ) -> torch.Tensor:
-    """x [rows, inputs], contiguous, at most `row_class` rows, a power of two -> [rows, outputs], or half as many."""
+    """x [rows, inputs], contiguous, at most `row_class` rows, a power of two -> [rows, outputs], or half as many.
+
+    counters [at least blocks of outputs] int32 are zero, and are so again afterwards.
+    """
     rows, inputs = x.shape
+    if norm is not None and (tile.norm_apart or not isinstance(matrix, DenseMatrix)):
+        x, norm = rms_norm(x, norm.weight, norm.epsilon), None
     width = matrix.outputs // 2 if gated else matrix.outputs
+    blocks = triton.cdiv(width, tile.outputs)
+    assert tile.splits == 1 or (norm is None and not gated and blocks <= counters.shape[0])
     y = x.new_empty(rows, width)
     given = parts(matrix)
+    partial = x.new_empty(
+        blocks * tile.splits * tile.outputs * row_class if tile.splits > 1 else 1, dtype=torch.float32
+    )
     options: dict[str, Any] = {"num_warps": tile.warps, "launch_pdl": True} if x.is_cuda else {}
-    few_rows[(triton.cdiv(width, tile.outputs),)](
+    row_bytes = given.weight.shape[-1] * given.weight.element_size()
+    few_rows[(blocks, tile.splits)](
         x,
         given.weight,
         given.block_scale,
@@ -58,6 +72,8 @@ def linear_few_rows(
         x if norm is None else norm.weight,
         x if residual is None else residual,
         y,
+        partial,
+        counters,
         rows,
         matrix.outputs,
         inputs,
@@ -68,9 +84,12 @@ def linear_few_rows(
         GATED=gated,
         EVEN=inputs % tile.inputs == 0,
         ROWS=row_class,
-        BLOCK_OUTPUTS=tile.outputs,
-        BLOCK_INPUTS=tile.inputs,
+        OUTPUTS=tile.outputs,
+        INPUTS=tile.inputs,
+        SPLITS=tile.splits,
         STAGES=tile.stages,
+        AHEAD=tile.ahead if x.is_cuda and row_bytes % 16 == 0 and row_bytes >= tile.splits * tile.ahead else 0,
+        THREADS=32 * tile.warps,
         ASSEMBLY=x.is_cuda,
         DEPENDENT=x.is_cuda,
         **options,

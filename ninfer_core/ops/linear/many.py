@@ -87,8 +87,8 @@ def decode(matrix: Fp8Matrix | Nvfp4Matrix, dtype: torch.dtype) -> torch.Tensor:
     if isinstance(matrix, Fp8Matrix):
         groups = matrix.scale.shape[-1]
         group = inputs if groups == 1 else 128
-        decode_fp8[(matrix.outputs, triton.cdiv(inputs, DECODE_BLOCK))](
-            matrix.codes.view(torch.uint8),
+        decode_fp8[(matrix.outputs, triton.cdiv(inputs // 2, DECODE_BLOCK))](
+            matrix.codes.view(torch.int16),
             matrix.scale,
             weight,
             inputs,
@@ -98,9 +98,9 @@ def decode(matrix: Fp8Matrix | Nvfp4Matrix, dtype: torch.dtype) -> torch.Tensor:
             ASSEMBLY=assembly,
         )
     else:
-        decode_nvfp4[(matrix.outputs, triton.cdiv(inputs // 2, DECODE_BLOCK))](
-            matrix.codes,
-            matrix.block_scale.view(torch.uint8),
+        decode_nvfp4[(matrix.outputs, triton.cdiv(inputs // 4, DECODE_BLOCK))](
+            matrix.codes.view(torch.int16),
+            matrix.block_scale,
             matrix.scale,
             weight,
             inputs,

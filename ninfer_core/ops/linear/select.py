@@ -11,6 +11,8 @@ from ninfer_core.ops.linear.reference import Norm, linear
 from ninfer_core.ops.linear.tiles import H200
 
 Kernels = Literal["auto", "reference"]
+COUNTERS = 1024
+"""Blocks of outputs whose inputs may be shared."""
 MOST_FEW_ROWS = 64
 """Rows without a class, those of a short prompt, that the kernel for few rows takes."""
 
@@ -33,11 +35,11 @@ class Linear(Protocol):
 def select(device: torch.device, kernels: Kernels) -> Linear:
     """What to call on `device`, chosen once, while a model is built: Triton on CUDA, unless the reference is asked
     for."""
-    return linear if device.type != "cuda" or kernels == "reference" else triton_route()
+    return linear if device.type != "cuda" or kernels == "reference" else triton_route(device)
 
 
-def triton_route() -> Linear:
+def triton_route(device: torch.device) -> Linear:
     """The route of a CUDA device, which the interpreter can run too."""
     from ninfer_core.ops.linear.triton import TritonLinear
 
-    return TritonLinear(H200, MOST_FEW_ROWS)
+    return TritonLinear(H200, torch.zeros(COUNTERS, dtype=torch.int32, device=device), MOST_FEW_ROWS)

@@ -17,12 +17,17 @@ ROW_CLASSES = (8, 16, 32, 64, 128)
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Outputs of a program (of gate and of up, where gated), inputs at once, blocks under way, and its warps."""
+    """Outputs of a program (of gate and of up, where gated), inputs at once, blocks under way, and its warps; programs
+    that share the inputs; bytes of a row of weights that are asked for before the launch before has ended; whether a
+    norm is a launch of its own, as it always is where weights are in codes."""
 
     outputs: int
     inputs: int
     stages: int
     warps: int
+    splits: int = 1
+    ahead: int = 0
+    norm_apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,11 @@ from ninfer_core.ops.linear.tiles import Tiles, padded_class, tile_of
 @dataclass(frozen=True, slots=True)
 class TritonLinear:
     """Implements `select.Linear`. `most_rows` is how many rows without a class the kernel for few rows takes; those
-    with one it takes up to the largest class that it has."""
+    with one it takes up to the largest class that it has. `counters` int32 are zero between launches, so that one
+    object serves launches in one order, on one stream."""
 
     tiles: Tiles
+    counters: torch.Tensor
     most_rows: int
 
     def __call__(
@@ -32,10 +34,10 @@ class TritonLinear:
         gated: bool = False,
     ) -> torch.Tensor:
         """See the package."""
-        flat = x.reshape(-1, x.shape[-1])
+        flat = x.reshape(-1, x.shape[-1]).contiguous()
         rows = flat.shape[0]
         width = matrix.outputs // 2 if gated else matrix.outputs
-        flat_residual = None if residual is None else residual.reshape(rows, width)
+        flat_residual = None if residual is None else residual.reshape(rows, width).contiguous()
         padded = padded_class(max(rows, row_class))
         if rows == 0:
             y = x.new_empty(0, width)
@@ -43,5 +45,7 @@ class TritonLinear:
             y = linear_many_rows(flat, matrix, norm=norm, residual=flat_residual, gated=gated)
         else:
             tile = tile_of(self.tiles, matrix, padded, gated=gated, norm=norm is not None)
-            y = linear_few_rows(flat, matrix, tile, padded, norm=norm, residual=flat_residual, gated=gated)
+            y = linear_few_rows(
+                flat, matrix, tile, padded, self.counters, norm=norm, residual=flat_residual, gated=gated
+            )
         return y.view(*x.shape[:-1], width)

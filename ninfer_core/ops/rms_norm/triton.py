@@ -15,11 +15,10 @@ def norm_rows(x, weight, y, width, epsilon, PADDED: tl.constexpr, DEPENDENT: tl.
     inside = column < width
     factor = 1.0 + tl.load(weight + column, mask=inside, other=0.0).to(tl.float32)
     if DEPENDENT:
+        gdc_launch_dependents()  # the next launch asks for its weights meanwhile
         gdc_wait()
     place = tl.program_id(0).to(tl.int64) * width + column
     wide = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
-    if DEPENDENT:
-        gdc_launch_dependents()
     scale = tl.rsqrt(tl.sum(wide * wide, 0) / width + epsilon)
     tl.store(y + place, (wide * scale * factor).to(y.dtype.element_ty), mask=inside)
 

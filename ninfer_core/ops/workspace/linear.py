@@ -10,6 +10,13 @@ DECODE_ROWS = 8
 DECODED_ELEMENTS = 1 << 25
 """Weights that are out of their codes at once, where a product needs them so."""
 
+SHARED_PROGRAMS = 264
+"""Programs that share the inputs of a matrix with few outputs: two for each multiprocessor of an H200, so that its
+memory is busy. A constant: what a sum is made of must not depend on the device."""
+SHARED_OUTPUTS = 64
+"""Most outputs of one of these programs."""
+LARGEST_ROW_CLASS = 128
+
 
 def decoded_outputs(inputs: int) -> int:
     """Output rows that are out of their codes at once."""
@@ -20,9 +27,21 @@ def workspace_bytes(
     *, rows: int, inputs: int, outputs: int, row_class: int, activation: int, coded: bool = False
 ) -> int:
     """`activation` is the bytes of an element. With a `row_class` the padded input counts even where `rows` fill it:
-    smaller rounds, which are padded, must fit too. `coded` is whether the matrix is in codes."""
+    smaller rounds, which are padded, must fit too. `coded` is whether the matrix is in codes. A norm, gated activation
+    or residual counts for itself."""
+    reference = reference_bytes(
+        rows=rows, inputs=inputs, outputs=outputs, row_class=row_class, activation=activation, coded=coded
+    )
+    shared = SHARED_PROGRAMS * SHARED_OUTPUTS * min(max(rows, row_class), LARGEST_ROW_CLASS) * FLOAT32
+    return max(reference, rows * (inputs + outputs) * activation + shared)
+
+
+def reference_bytes(
+    *, rows: int, inputs: int, outputs: int, row_class: int, activation: int, coded: bool = False
+) -> int:
+    """What the reference needs, and the library's product of codes."""
     matrix_rows = max(rows, row_class)
-    padded = matrix_rows * inputs if row_class else 0
+    padded = matrix_rows * inputs if row_class or coded else 0  # codes of activations count as much
     return (padded + matrix_rows * outputs) * activation + (decoded_bytes(inputs, outputs, activation) if coded else 0)
 
 

@@ -3,7 +3,9 @@
 The bits of an e4m3 or e2m1 code, put into the lower exponent and upper fraction of a bfloat16, are its value times a
 power of two, subnormal values included: UNIT is what that has to be multiplied with. No code of weights is a NaN.
 
-Assembly works on four codes at once; without ASSEMBLY, for the interpreter, the same bits are put into a float32.
+Codes come as 16 bits: two of e4m3 or four of e2m1, the first in the lowest bits. A function takes the ones in one place
+of all; so the inputs of a product are walked in that many parts. Assembly works on two words at once; without ASSEMBLY,
+for the interpreter, the same bits are put into a float32.
 """
 
 from __future__ import annotations
@@ -16,90 +18,65 @@ E2M1_UNIT: tl.constexpr = tl.constexpr(2.0**126)
 
 
 @triton.jit
-def e4m3(codes, ASSEMBLY: tl.constexpr):
-    """Bytes -> values / E4M3_UNIT, bfloat16 (float32 without ASSEMBLY)."""
+def _two_words(words, ASSEMBLY_TEXT: tl.constexpr):
+    return tl.inline_asm_elementwise(ASSEMBLY_TEXT, "=r,r", [words], dtype=tl.bfloat16, is_pure=True, pack=2)
+
+
+E4M3_FIRST: tl.constexpr = tl.constexpr("""
+    { .reg .b32 sign, rest;
+      shl.b32 rest, $1, 4;
+      shl.b32 sign, $1, 8;
+      and.b32 rest, rest, 0x07f007f0;
+      lop3.b32 $0, sign, 0x80008000, rest, 0xea; }""")
+E4M3_SECOND: tl.constexpr = tl.constexpr("""
+    { .reg .b32 rest;
+      shr.b32 rest, $1, 4;
+      and.b32 rest, rest, 0x07f007f0;
+      lop3.b32 $0, $1, 0x80008000, rest, 0xea; }""")
+E2M1_FIRST: tl.constexpr = tl.constexpr("""
+    { .reg .b32 sign, rest;
+      shl.b32 rest, $1, 6;
+      shl.b32 sign, $1, 12;
+      and.b32 rest, rest, 0x01c001c0;
+      lop3.b32 $0, sign, 0x80008000, rest, 0xea; }""")
+E2M1_SECOND: tl.constexpr = tl.constexpr("""
+    { .reg .b32 sign, rest;
+      shl.b32 rest, $1, 2;
+      shl.b32 sign, $1, 8;
+      and.b32 rest, rest, 0x01c001c0;
+      lop3.b32 $0, sign, 0x80008000, rest, 0xea; }""")
+E2M1_THIRD: tl.constexpr = tl.constexpr("""
+    { .reg .b32 sign, rest;
+      shr.b32 rest, $1, 2;
+      shl.b32 sign, $1, 4;
+      and.b32 rest, rest, 0x01c001c0;
+      lop3.b32 $0, sign, 0x80008000, rest, 0xea; }""")
+E2M1_FOURTH: tl.constexpr = tl.constexpr("""
+    { .reg .b32 rest;
+      shr.b32 rest, $1, 6;
+      and.b32 rest, rest, 0x01c001c0;
+      lop3.b32 $0, $1, 0x80008000, rest, 0xea; }""")
+"""0xea is (first & second) | third: the sign, and the rest of the code below it."""
+
+
+@triton.jit
+def e4m3(words, PLACE: tl.constexpr, ASSEMBLY: tl.constexpr):
+    """16-bit words -> values / E4M3_UNIT of the code in PLACE 0 or 1, bfloat16 (float32 without ASSEMBLY)."""
     if ASSEMBLY:
-        # A byte in the upper half of 16 bits is s eeee mmm 0…: all but the sign move down by four.
-        return tl.inline_asm_elementwise(
-            """
-            {
-            .reg .b32 first, second, low, high;
-            prmt.b32 first, $2, 0, 0x1404;
-            prmt.b32 second, $2, 0, 0x3424;
-            shr.b32 low, first, 4;
-            shr.b32 high, second, 4;
-            and.b32 low, low, 0x07f007f0;
-            and.b32 high, high, 0x07f007f0;
-            lop3.b32 $0, first, 0x80008000, low, 0xea;
-            lop3.b32 $1, second, 0x80008000, high, 0xea;
-            }
-            """,
-            "=r,=r,r",
-            [codes],
-            dtype=tl.bfloat16,
-            is_pure=True,
-            pack=4,
-        )
+        return _two_words(words, E4M3_FIRST if PLACE == 0 else E4M3_SECOND)
     else:
-        bits = codes.to(tl.int32)
+        bits = words.to(tl.int32) >> (8 * PLACE)
         return (((bits & 128) << 24) | ((bits & 127) << 20)).to(tl.float32, bitcast=True)
 
 
 @triton.jit
-def e2m1_low(codes, ASSEMBLY: tl.constexpr):
-    """The low four bits of bytes -> values / E2M1_UNIT, bfloat16 (float32 without ASSEMBLY)."""
+def e2m1(words, PLACE: tl.constexpr, ASSEMBLY: tl.constexpr):
+    """16-bit words -> values / E2M1_UNIT of the code in PLACE 0 to 3, bfloat16 (float32 without ASSEMBLY)."""
     if ASSEMBLY:
-        # In the upper half of 16 bits the low nibble is ….s ee m…: the sign moves up by four, the rest down by two.
-        return tl.inline_asm_elementwise(
-            """
-            {
-            .reg .b32 first, second, low, high;
-            prmt.b32 first, $2, 0, 0x1404;
-            prmt.b32 second, $2, 0, 0x3424;
-            shr.b32 low, first, 2;
-            shr.b32 high, second, 2;
-            and.b32 low, low, 0x01c001c0;
-            and.b32 high, high, 0x01c001c0;
-            shl.b32 first, first, 4;
-            shl.b32 second, second, 4;
-            lop3.b32 $0, first, 0x80008000, low, 0xea;
-            lop3.b32 $1, second, 0x80008000, high, 0xea;
-            }
-            """,
-            "=r,=r,r",
-            [codes],
-            dtype=tl.bfloat16,
-            is_pure=True,
-            pack=4,
-        )
+        if PLACE < 2:
+            return _two_words(words, E2M1_FIRST if PLACE == 0 else E2M1_SECOND)
+        else:
+            return _two_words(words, E2M1_THIRD if PLACE == 2 else E2M1_FOURTH)
     else:
-        bits = codes.to(tl.int32)
+        bits = words.to(tl.int32) >> (4 * PLACE)
         return (((bits & 8) << 28) | ((bits & 7) << 22)).to(tl.float32, bitcast=True)
-
-
-@triton.jit
-def e2m1_high(codes, ASSEMBLY: tl.constexpr):
-    """The high four bits of bytes -> values / E2M1_UNIT, bfloat16 (float32 without ASSEMBLY)."""
-    if ASSEMBLY:
-        return tl.inline_asm_elementwise(
-            """
-            {
-            .reg .b32 first, second, low, high;
-            prmt.b32 first, $2, 0, 0x1404;
-            prmt.b32 second, $2, 0, 0x3424;
-            shr.b32 low, first, 6;
-            shr.b32 high, second, 6;
-            and.b32 low, low, 0x01c001c0;
-            and.b32 high, high, 0x01c001c0;
-            lop3.b32 $0, first, 0x80008000, low, 0xea;
-            lop3.b32 $1, second, 0x80008000, high, 0xea;
-            }
-            """,
-            "=r,=r,r",
-            [codes],
-            dtype=tl.bfloat16,
-            is_pure=True,
-            pack=4,
-        )
-    else:
-        return e2m1_low(codes.to(tl.int32) >> 4, False)

@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from ninfer_core.ops.linear.kernels.codes import E2M1_UNIT, E4M3_UNIT, e2m1_high, e2m1_low, e4m3
+from ninfer_core.ops.linear.kernels.codes import E2M1_UNIT, E4M3_UNIT, e2m1, e4m3
 from ninfer_core.ops.swiglu.triton import silu
 
 E4M3_MAXIMUM: tl.constexpr = tl.constexpr(448.0)
@@ -54,28 +54,34 @@ def quantise_rows(
 
 @triton.jit
 def decode_fp8(codes, scale, weight, inputs, groups, GROUP: tl.constexpr, BLOCK: tl.constexpr, ASSEMBLY: tl.constexpr):
-    """codes [outputs, inputs] e4m3 as bytes, scale [outputs, groups] -> weight. Grid: (outputs, blocks of inputs)."""
+    """codes [outputs, inputs / 2] words, scale [outputs, groups] -> weight. Grid: (outputs, blocks of words)."""
     row = tl.program_id(0).to(tl.int64)
-    column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    inside = column < inputs
-    value = e4m3(tl.load(codes + row * inputs + column, mask=inside, other=0), ASSEMBLY).to(tl.float32)
-    factor = tl.load(scale + row * groups + column // GROUP, mask=inside, other=0.0)
-    tl.store(weight + row * inputs + column, (value * E4M3_UNIT * factor).to(weight.dtype.element_ty), mask=inside)
+    word = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    code = tl.load(codes + row * (inputs // 2) + word, mask=word < inputs // 2, other=0)
+    value = tl.interleave(e4m3(code, 0, ASSEMBLY).to(tl.float32), e4m3(code, 1, ASSEMBLY).to(tl.float32))
+    column = tl.program_id(1) * 2 * BLOCK + tl.arange(0, 2 * BLOCK)
+    factor = tl.load(scale + row * groups + column // GROUP, mask=column < inputs, other=0.0)
+    value = value * E4M3_UNIT * factor
+    tl.store(weight + row * inputs + column, value.to(weight.dtype.element_ty), mask=column < inputs)
 
 
 @triton.jit
 def decode_nvfp4(codes, block_scale, scale, weight, inputs, BLOCK: tl.constexpr, ASSEMBLY: tl.constexpr):
-    """codes [outputs, inputs / 2], block scales as bytes -> weight [outputs, inputs]. Grid: (outputs, blocks)."""
+    """codes [outputs, inputs / 4] words -> weight [outputs, inputs]. Grid: (outputs, blocks of words)."""
     row = tl.program_id(0).to(tl.int64)
-    pair = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    inside = pair < inputs // 2
-    code = tl.load(codes + row * (inputs // 2) + pair, mask=inside, other=0)
-    factor = e4m3(tl.load(block_scale + row * (inputs // 16) + pair // 8, mask=inside, other=0), ASSEMBLY)
-    factor = factor.to(tl.float32) * E4M3_UNIT
+    word = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = word < inputs // 4
+    code = tl.load(codes + row * (inputs // 4) + word, mask=inside, other=0)
+    factor = tl.load(block_scale + row * (inputs // 16) + word // 4, mask=inside, other=0.0).to(tl.float32)
     rest = tl.load(scale + row)
-    # Values and block scales are exact together; the scale of the matrix rounds, as in the reference.
-    low = e2m1_low(code, ASSEMBLY).to(tl.float32) * E2M1_UNIT * factor * rest
-    high = e2m1_high(code, ASSEMBLY).to(tl.float32) * E2M1_UNIT * factor * rest
-    column = tl.program_id(1) * 2 * BLOCK + tl.arange(0, 2 * BLOCK)
-    value = tl.interleave(low, high).to(weight.dtype.element_ty)
-    tl.store(weight + row * inputs + column, value, mask=column < inputs)
+    even = tl.interleave(_e2m1_value(code, 0, factor, ASSEMBLY), _e2m1_value(code, 2, factor, ASSEMBLY))
+    odd = tl.interleave(_e2m1_value(code, 1, factor, ASSEMBLY), _e2m1_value(code, 3, factor, ASSEMBLY))
+    value = tl.interleave(even, odd) * rest
+    column = tl.program_id(1) * 4 * BLOCK + tl.arange(0, 4 * BLOCK)
+    tl.store(weight + row * inputs + column, value.to(weight.dtype.element_ty), mask=column < inputs)
+
+
+@triton.jit
+def _e2m1_value(code, PLACE: tl.constexpr, factor, ASSEMBLY: tl.constexpr):
+    """Value times block scale: exact, six bits. The scale of the matrix rounds, as in the reference."""
+    return e2m1(code, PLACE, ASSEMBLY).to(tl.float32) * E2M1_UNIT * factor
