@@ -32,6 +32,8 @@ class Launch:
     scan_warps: int
     scan_part: int
     scan_stages: int
+    memory_every: int
+    read_stages: int
     read_warps: int
     dependent: bool
     interpreted: bool
@@ -62,7 +64,7 @@ class TritonMixer:
             return self._reference.prefill(columns, weights, state, layer, slots, lengths)
         rows, count = columns.qkv.shape[:2]
         chunks = -(-count // CHUNK_COLUMNS)
-        solved = _Solved.empty(rows, chunks, weights, columns.qkv)
+        solved = _Solved.empty(rows, chunks, self._launch.memory_every, weights, columns.qkv)
         self._convolve(columns, weights, state, layer, slots, lengths, solved)
         self._solve(columns, weights, solved)
         self._scan(columns, weights, state, layer, slots, lengths, solved)
@@ -79,7 +81,7 @@ class TritonMixer:
         solved: _Solved,
     ) -> None:
         rows, count = columns.qkv.shape[:2]
-        chunks, tile = solved.before.shape[2], self._launch.convolve_tile
+        chunks, tile = solved.chunks, self._launch.convolve_tile
         units = 2 * weights.key_heads + weights.value_heads
         convolve_kernel[(units, chunks * CHUNK_COLUMNS // tile, rows)](
             *_strided(columns.qkv),
@@ -100,7 +102,7 @@ class TritonMixer:
 
     def _solve(self, columns: MixerColumns, weights: MixerWeights, solved: _Solved) -> None:
         rows, count = columns.qkv.shape[:2]
-        chunks = solved.before.shape[2]
+        chunks = solved.chunks
         solve_kernel[(weights.value_heads, chunks, rows)](
             *_strided(columns.b, columns.a),
             weights.a_log,
@@ -140,9 +142,10 @@ class TritonMixer:
             slots,
             lengths,
             count,
-            solved.before.shape[2],
+            solved.chunks,
             **_heads(weights),
             COLUMN_RING=state.column.shape[2],
+            EVERY=self._launch.memory_every,
             PART=part,
             STAGES=self._launch.scan_stages,
             PRECISION=self._precision,
@@ -152,7 +155,7 @@ class TritonMixer:
     def _read(self, columns: MixerColumns, weights: MixerWeights, solved: _Solved) -> torch.Tensor:
         rows, count = columns.qkv.shape[:2]
         out = torch.empty(rows, count, weights.value_width, dtype=columns.gate.dtype, device=columns.gate.device)
-        read_kernel[(weights.value_heads, solved.before.shape[2], rows)](
+        read_kernel[(weights.value_heads, solved.chunks, rows)](
             *_strided(columns.gate),
             weights.gate_norm,
             solved.query,
@@ -163,8 +166,10 @@ class TritonMixer:
             out,
             weights.epsilon,
             count,
-            solved.before.shape[2],
+            solved.chunks,
             **_heads(weights),
+            EVERY=self._launch.memory_every,
+            STAGES=self._launch.read_stages,
             SILU=weights.activation == "silu",
             PRECISION=self._precision,
             num_warps=self._launch.read_warps,
@@ -244,8 +249,12 @@ class _Solved:
     running: torch.Tensor
     before: torch.Tensor
 
+    @property
+    def chunks(self) -> int:
+        return self.base.shape[2] // CHUNK_COLUMNS
+
     @classmethod
-    def empty(cls, rows: int, chunks: int, weights: MixerWeights, like: torch.Tensor) -> _Solved:
+    def empty(cls, rows: int, chunks: int, every: int, weights: MixerWeights, like: torch.Tensor) -> _Solved:
         padded, heads, key_dim, value_dim = (
             chunks * CHUNK_COLUMNS,
             weights.value_heads,
@@ -258,7 +267,7 @@ class _Solved:
             base=like.new_empty(rows, heads, padded, value_dim),
             pull=like.new_empty(rows, heads, padded, key_dim),
             running=like.new_empty(rows, heads, padded, dtype=torch.float32),
-            before=like.new_empty(rows, heads, chunks, key_dim, value_dim),
+            before=like.new_empty(rows, heads, -(-chunks // every), key_dim, value_dim),
         )
 
 

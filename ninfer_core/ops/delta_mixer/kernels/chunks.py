@@ -78,7 +78,7 @@ def convolve_kernel(
             qkv, qkv_column, column_ring, conv, slot, length, column, count, channel, CHANNELS, COLUMN_RING
         )  # fmt: skip
         scale = tl.rsqrt(tl.sum(mixed * mixed, 1) + L2_EPSILON)
-        home = ((row * KEY_HEADS + unit % KEY_HEADS) * padded + column)[:, None] * KEY_DIM + index[None, :]
+        home = (row * KEY_HEADS + unit % KEY_HEADS) * padded * KEY_DIM + (column[:, None] * KEY_DIM + index[None, :])
         if unit < KEY_HEADS:
             tl.store(query_out + home, (mixed * (scale * (KEY_DIM**-0.5))[:, None]).to(query_out.dtype.element_ty))
         else:
@@ -90,7 +90,7 @@ def convolve_kernel(
         mixed = _convolved(
             qkv, qkv_column, column_ring, conv, slot, length, column, count, channel, CHANNELS, COLUMN_RING
         )  # fmt: skip
-        home = ((row * VALUE_HEADS + head) * padded + column)[:, None] * VALUE_DIM + index[None, :]
+        home = (row * VALUE_HEADS + head) * padded * VALUE_DIM + (column[:, None] * VALUE_DIM + index[None, :])
         tl.store(value_out + home, mixed.to(value_out.dtype.element_ty))
 
 
@@ -158,8 +158,10 @@ def solve_kernel(
     value_index = tl.arange(0, VALUE_DIM)
     padded = chunks * CHUNK
     group = head // (VALUE_HEADS // KEY_HEADS)
-    place = (row * KEY_HEADS + group) * padded + column
-    key = tl.load(key_in + place[:, None] * KEY_DIM + key_index[None, :])
+    # Long distances are added to the pointer, once; what is added to it for every element is short.
+    key_in += ((row * KEY_HEADS + group) * padded + chunk * CHUNK) * KEY_DIM
+    first = (row * VALUE_HEADS + head) * padded + chunk * CHUNK
+    key = tl.load(key_in + index[:, None] * KEY_DIM + key_index[None, :])
     inside = column < count
     rate = tl.load(a + row * a_row + column * a_column + head, mask=inside, other=0.0).to(tl.float32)
     strength = tl.load(b + row * b_row + column * b_column + head, mask=inside, other=0.0).to(tl.float32)
@@ -173,9 +175,8 @@ def solve_kernel(
     mixing = tl.where(lower, beta[:, None] * products * tl.exp(apart), 0.0)
     # The weights go to the columns of the solution, so that values and keys are multiplied as they are.
     solution = _inverse(mixing, PRECISION) * beta[None, :]
-    place = (row * VALUE_HEADS + head) * padded + column
-    home = base + place[:, None] * VALUE_DIM + value_index[None, :]
+    home = base + first * VALUE_DIM + (index[:, None] * VALUE_DIM + value_index[None, :])
     tl.store(home, tl.dot(solution.to(dtype), tl.load(home), input_precision=PRECISION).to(dtype))
     pull = tl.dot((solution * tl.exp(running)[None, :]).to(dtype), key, input_precision=PRECISION)
-    tl.store(pull_out + place[:, None] * KEY_DIM + key_index[None, :], pull.to(dtype))
-    tl.store(running_out + place, running)
+    tl.store(pull_out + first * KEY_DIM + (index[:, None] * KEY_DIM + key_index[None, :]), pull.to(dtype))
+    tl.store(running_out + first + index, running)
