@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.nn.functional import softplus
 
-from ninfer_core.ops.delta_mixer import DeltaMixer, MixerColumns, MixerState, MixerWeights, ReferenceMixer
-from ninfer_core.testing.tolerances import FP32_DELTA_RULE
+from ninfer_core.ops.delta_mixer import DeltaMixer, MixerColumns, MixerState, MixerWeights, ReferenceMixer, select
+from ninfer_core.testing.tolerances import BF16_DELTA_RULE, FP32_DELTA_RULE
 
 WIDTH, KEPT, LAYERS, SLOTS = 4, 3, 2, 4
 LAYER, ROWS, NOBODY = 1, [2, 0], [1, 3]
@@ -278,3 +278,54 @@ def test_prefill_of_extreme_columns(mixer: DeltaMixer, kernel_device: torch.devi
     for row, slot in enumerate(ROWS):
         FP32_DELTA_RULE.check(out[row], scene.oracle(row, columns, 66))
         FP32_DELTA_RULE.check(scene.state.memory[LAYER, slot], scene.sequences[row].memory)
+
+
+published = pytest.mark.parametrize(
+    ("key_heads", "value_heads"), [(16, 48), (16, 32), (8, 8)], ids=["27b", "35b", "unshared"]
+)
+on_a_device = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+@pytest.mark.gpu
+@on_a_device
+@published
+@pytest.mark.parametrize("columns", [1, 2, 5, 16])
+def test_rounds_of_published_shapes(key_heads: int, value_heads: int, columns: int) -> None:
+    device = torch.device("cuda")
+    shape = Shape(key_heads, value_heads, 128, 128, columns)
+    check_rounds(Scene(shape, device, [0, 2]), select(device, "auto"), turns=columns + 3)
+
+
+@pytest.mark.gpu
+@on_a_device
+@published
+def test_prefill_of_published_shapes(key_heads: int, value_heads: int) -> None:
+    device = torch.device("cuda")
+    mixer = select(device, "auto")
+    scene = Scene(Shape(key_heads, value_heads, 128, 128, 1), device, [0, 5], dtype=torch.bfloat16, slow_decay=True)
+    for count in (1, 2, 3, 64, 65, 700, 17):
+        columns = scene.columns(count)
+        out = scene.prefill(mixer, columns)
+        for row, slot in enumerate(ROWS):
+            BF16_DELTA_RULE.check(out[row], scene.oracle(row, columns, count))
+            BF16_DELTA_RULE.check(scene.state.memory[LAYER, slot], scene.sequences[row].memory)
+    columns = scene.columns(1)
+    out = scene.decode(mixer, columns, [0, 0])
+    for row in range(2):
+        BF16_DELTA_RULE.check(out[row], scene.oracle(row, columns, 0))
+
+
+@pytest.mark.gpu
+@on_a_device
+def test_a_row_is_the_same_alone_and_among_others() -> None:
+    device = torch.device("cuda")
+    mixer = select(device, "auto")
+    scene = Scene(Shape(16, 48, 128, 128, 2), device, [3, 8], dtype=torch.bfloat16)
+    columns, before = scene.columns(2), scene.state.memory.clone()
+    both = scene.decode(mixer, columns, [0, 0])
+    scene.state.memory.copy_(before)
+    for row in range(2):
+        one = MixerColumns(*(x[row : row + 1] for x in (columns.qkv, columns.gate, columns.b, columns.a)))
+        numbers = torch.tensor([scene.lengths[row]], device=device), torch.tensor([0], device=device)
+        alone = mixer.decode(one, scene.weights, scene.state, LAYER, scene.slots[row : row + 1], *numbers)
+        assert torch.equal(alone[0], both[row])
