@@ -22,7 +22,7 @@ COUNTERS = 128 + 1024
 @dataclass(frozen=True, slots=True)
 class FewLaunch:
     """Launch parameters. The router has programs of `router_rows` rows and `router_tokens` tokens, which choose
-    together; `sum_tokens` are added up at once."""
+    together; `sum_tokens` are added up at once. `dependent`: a launch may begin while the one before it ends."""
 
     router_rows: int
     router_tokens: int
@@ -30,6 +30,7 @@ class FewLaunch:
     inner: Block
     outer: Block
     sum_tokens: int
+    dependent: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,9 @@ class _Run:
         self, few: FewTokens, x: torch.Tensor, weights: ExpertWeights, block_tokens: int, start: Launcher
     ) -> None:
         self._start = start
+        # An option that only the launcher of CUDA knows.
+        pdl = {"launch_pdl": True} if few.launch.dependent else {}
+        self._dependent: dict[str, object] = {"DEPENDENT": few.launch.dependent, **pdl}
         self._launch, self._counters = few.launch, few.counters
         self._x, self._weights, self._block_tokens = x, weights, block_tokens
         self._tokens, self._hidden = x.shape
@@ -103,7 +107,7 @@ class _Run:
             self._normed, self._scores, self._chosen, self._shares, self._openings, self._counters, self._tokens,
             HIDDEN=self._hidden, EXPERTS=self._experts, EXPERTS_PADDED=padded_experts(self._experts),
             TOP_K=self._top_k, HIDDEN_PADDED=triton.next_power_of_2(self._hidden), BLOCK_T=launch.router_tokens,
-            BLOCK_N=launch.router_rows, CHOOSE_T=launch.router_warps, num_warps=launch.router_warps,
+            BLOCK_N=launch.router_rows, CHOOSE_T=launch.router_warps, num_warps=launch.router_warps, **self._dependent,
         )  # fmt: skip
 
     def _inner_values(self) -> None:
@@ -117,7 +121,7 @@ class _Run:
             HIDDEN=self._hidden, WIDTH=self._width, SHARED_WIDTH=self._shared_width, TOP_K=self._top_k,
             BY_EXPERT=self._by_expert, BLOCK_T=self._block_tokens,
             SHARED_K=inputs_at_once(block, shared_layout), SHARED_FORMAT=shared_layout,
-            **block.program(self._block_tokens, self._x, layout, shared_layout),
+            **block.program(self._block_tokens, self._x, layout, shared_layout), **self._dependent,
         )  # fmt: skip
 
     def _outputs(self, residual: torch.Tensor, y: torch.Tensor) -> None:
@@ -133,5 +137,5 @@ class _Run:
             HIDDEN=self._hidden, WIDTH=self._width, SHARED_WIDTH=self._shared_width, TOP_K=self._top_k,
             BY_EXPERT=self._by_expert, BLOCK_T=self._block_tokens, BLOCK_SUM=self._launch.sum_tokens,
             SHARED_K=inputs_at_once(block, shared_layout), SHARED_FORMAT=shared_layout,
-            **block.program(self._block_tokens, self._x, layout, shared_layout),
+            **block.program(self._block_tokens, self._x, layout, shared_layout), **self._dependent,
         )  # fmt: skip

@@ -6,12 +6,15 @@
 
 All tokens are rows of every tile, and those that did not choose the expert are masked: the tile has the shape of the
 class, whoever is in it. What a token gets from an expert goes to a place of its own, and is added in its own order.
+
+DEPENDENT: a launch may begin before the one ahead has ended; until `gdc_wait` it reads weights only.
 """
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from ninfer_core.ops.moe.kernels.choose import choose, is_last, prepare
 from ninfer_core.ops.moe.kernels.product import gated, gated_rows, product
@@ -33,6 +36,7 @@ def _score_tokens(
     HIDDEN: tl.constexpr,
     HIDDEN_PADDED: tl.constexpr,
     EXPERTS: tl.constexpr,
+    DEPENDENT: tl.constexpr,
 ):
     """Scores of the experts `row` for the tokens from `first` to before `last`: the rows stay in registers, and the
     next token is on its way while one is multiplied."""
@@ -41,6 +45,8 @@ def _score_tokens(
     mask = (row < EXPERTS)[:, None] & there[None, :]
     matrix = tl.load(router + row[:, None] * HIDDEN + column[None, :], mask=mask, other=0.0)
     weight = 1.0 + tl.load(norm_weight + column, mask=there, other=0.0).to(tl.float32)
+    if DEPENDENT:
+        gdc_wait()
     following = tl.load(x + first * HIDDEN + column, mask=there, other=0.0)
     for index in range(first, last):
         wide = following.to(tl.float32)
@@ -72,15 +78,20 @@ def route_kernel(
     BLOCK_T: tl.constexpr,
     BLOCK_N: tl.constexpr,
     CHOOSE_T: tl.constexpr,
+    DEPENDENT: tl.constexpr,
 ):
     """Grid: (router programs, then one for each token; tiles of BLOCK_T tokens)."""
     ROUTERS: tl.constexpr = (EXPERTS + BLOCK_N - 1) // BLOCK_N
+    if DEPENDENT:
+        gdc_launch_dependents()
     program, tile = tl.program_id(0), tl.program_id(1)
     first = tile * BLOCK_T
     last = tl.minimum(first + BLOCK_T, tokens)
     if program < ROUTERS:
         row = program * BLOCK_N + tl.arange(0, BLOCK_N)
-        _score_tokens(x, norm_weight, epsilon, router, scores, row, first, last, HIDDEN, HIDDEN_PADDED, EXPERTS)
+        _score_tokens(
+            x, norm_weight, epsilon, router, scores, row, first, last, HIDDEN, HIDDEN_PADDED, EXPERTS, DEPENDENT
+        )
         if is_last(counters + tile, ROUTERS):
             expert = tl.arange(0, EXPERTS_PADDED)
             for start in range(first, last, CHOOSE_T):
@@ -90,6 +101,8 @@ def route_kernel(
                 score = tl.load(place, mask=mask, other=0.0, cache_modifier=".cg")  # written by other programs
                 choose(score, token, token < last, experts, shares, EXPERTS, EXPERTS_PADDED, TOP_K, CHOOSE_T)
     else:
+        if DEPENDENT:
+            gdc_wait()
         index = first + program - ROUTERS
         if index < tokens:
             prepare(x, norm_weight, epsilon, shared_gate, normed, openings, index, HIDDEN, HIDDEN_PADDED)
@@ -171,8 +184,12 @@ def inner_kernel(
     FORMAT: tl.constexpr,
     SHARED_FORMAT: tl.constexpr,
     DOT: tl.constexpr,
+    DEPENDENT: tl.constexpr,
 ):
     """Grid: (blocks of BLOCK_N / 2 inner values of the wider kind of expert; the shared expert, then the slots)."""
+    if DEPENDENT:
+        gdc_launch_dependents()
+        gdc_wait()
     slot = tl.program_id(1) - 1
     first = tl.program_id(0) * (BLOCK_N // 2)
     if slot < 0:
@@ -257,11 +274,15 @@ def outer_kernel(
     FORMAT: tl.constexpr,
     SHARED_FORMAT: tl.constexpr,
     DOT: tl.constexpr,
+    DEPENDENT: tl.constexpr,
 ):
     """Grid: (blocks of BLOCK_N outputs, the shared expert and the slots).
 
     parts [tokens · (TOP_K + 1), HIDDEN] float32: what each token gets from each of its experts, then from the shared
     one."""
+    if DEPENDENT:
+        gdc_launch_dependents()
+        gdc_wait()
     block, slot = tl.program_id(0), tl.program_id(1) - 1
     row = block * BLOCK_N + tl.arange(0, BLOCK_N)
     rows_live = row < HIDDEN
