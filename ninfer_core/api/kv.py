@@ -85,7 +85,9 @@ class KVPartFunctions:
     `planes` is the tuple of the part's plane pointers in the layout's order, `rows` int64 [tokens].
 
     load(planes, rows, seen, HEAD_DIM: tl.constexpr, DTYPE: tl.constexpr) -> [tokens, head_dim] of DTYPE;
-        zeros where `seen` [tokens] is false, whatever lies there.
+        zeros where `seen` [tokens] is false, whatever lies there. With `lanes` 2 a pair of tiles
+        [tokens, head_dim / 2] instead, elements 0, 2, 4, ... and 1, 3, 5, ...: matrix units want 16 bits at a time
+        turned around, which two neighbouring 8-bit codes are, so loading codes in pairs is much faster.
     row_scale(planes, rows, seen) -> float32 [tokens], finite everywhere: a factor of the whole row that `load` has
         left out, for formats that have one: it is cheaper on scores and weights than on elements. None: no such factor.
     store(planes, rows, written, values, HEAD_DIM: tl.constexpr): encode `values` float32 [tokens, head_dim], which
@@ -95,6 +97,7 @@ class KVPartFunctions:
     load: Callable[..., Any]
     store: Callable[..., Any]
     row_scale: Callable[..., Any] | None = None
+    lanes: Literal[1, 2] = 1
 
 
 @dataclass(frozen=True, slots=True)

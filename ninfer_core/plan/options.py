@@ -150,7 +150,7 @@ class ServeOptions(FrontOptions, frozen=True, kw_only=True):
         text(
             "engine",
             "OPT-22",
-            "KV format plugin: bf16, or one that is installed. int8, fp8, nvfp4 and k8v4 are not built yet.",
+            "KV format plugin: bf16, fp8, or one that is installed. int8, nvfp4 and k8v4 are not built yet.",
             metavar="NAME",
         ),
     ] = "bf16"

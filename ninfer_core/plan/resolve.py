@@ -76,15 +76,16 @@ def resolve_selected(
     kv = registry.load(selection.kv)
     activation_dtype = "float32" if device.kind == "cpu" else "bfloat16"
     geometry = _geometry(family, header, activation_dtype)
+    layout = _kv_layout(kv, geometry, options)
     sizing = Sizing(
         device=device,
         geometry=geometry,
-        layout=_kv_layout(kv, geometry, options),
+        layout=layout,
         activation_dtype=activation_dtype,
         resident=family.hook.ninfer_family_resident(header=header, activation_dtype=activation_dtype),
         workspace=_workspace(family, header),
         kernels=_kernels(options),
-        cuda_graphs=_cuda_graphs(options, device).on,
+        cuda_graphs=_cuda_graphs(options, device, layout).on,
     )
     capacities = fitted_capacities(options, sizing, wanted_capacities(options, geometry))
     frontend = checked_frontend(family, header, geometry)
@@ -167,7 +168,7 @@ def _freeze(
         presets=frontend.presets,
         sampling_overrides=_sampling(options),
         greedy=options.greedy,
-        features=_features(options, sizing.device, frontend.capabilities),
+        features=_features(options, sizing, frontend.capabilities),
         kernels=sizing.kernels,
         ledger=sizing.ledger(capacities),
         compat=_compat(options),
@@ -187,11 +188,11 @@ def _sampling(options: ServeOptions) -> SamplingOptions:
     return SamplingOptions(**{name: getattr(options, name) for name in SamplingOptions.__struct_fields__})
 
 
-def _features(options: ServeOptions, device: DeviceInfo, template: TemplateCapabilities) -> Features:
+def _features(options: ServeOptions, sizing: Sizing, template: TemplateCapabilities) -> Features:
     """A default that names what is not built says so; what the user switched off himself is simply off."""
     off = Feature(False)
     return Features(
-        cuda_graphs=_cuda_graphs(options, device),
+        cuda_graphs=_cuda_graphs(options, sizing.device, sizing.layout),
         prefix_reuse=off if options.no_prefix_reuse else NOT_BUILT,
         speculation=off,
         vision=off,
@@ -203,13 +204,15 @@ def _kernels(options: ServeOptions) -> Kernels:
     return cast("Kernels", options.kernels)
 
 
-def _cuda_graphs(options: ServeOptions, device: DeviceInfo) -> Feature:
+def _cuda_graphs(options: ServeOptions, device: DeviceInfo, layout: KVLayout) -> Feature:
     if options.no_cuda_graph:
         return Feature(False)
     if device.kind == "cpu":
         return Feature(False, "CPU")
     if options.kernels == "reference":
         return Feature(False, "reference kernels")
+    if not layout.device_functions:
+        return Feature(False, f"KV format {options.kv_dtype} has no device functions: attention is the slow reference")
     return Feature(True)
 
 

@@ -16,7 +16,6 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
 
 PROMISES: tuple[Promise, ...] = (
     Promise(kind="kv", name="int8", package="ninfer-kvformats", summary="int8 keys and values"),
-    Promise(kind="kv", name="fp8", package="ninfer-kvformats", summary="e4m3 keys and values"),
     Promise(kind="kv", name="nvfp4", package="ninfer-kvformats", summary="e2m1 keys and values in blocks of 16"),
     Promise(kind="kv", name="k8v4", package="ninfer-kvformats", summary="8-bit keys, 4-bit values"),
     Promise(kind="spec", name="mtp", package="ninfer-speculative", summary="The checkpoint's own multi-token head"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 
@@ -115,6 +116,13 @@ def _layout(result: object) -> None:
         raise ValueError("two planes of one part with one name")
 
 
+def _codec(result: Any) -> None:
+    _has(result, "layout", "encode", "decode")
+    _instance(result.layout, KVLayout)
+    if result.layout.device_functions:
+        _has(result, "device_functions")
+
+
 def _findings(result: object) -> None:
     msgspec.convert(result, Sequence[str])
 
@@ -145,6 +153,6 @@ _CHECKS: Mapping[str, Callable[[object], None]] = MappingProxyType(
         "ninfer_family_build": _with("prefill", "decode", "fold", "logits"),
         "ninfer_family_dummies": _dummies,
         "ninfer_kv_layout": _layout,
-        "ninfer_kv_codec": _with("layout", "encode", "decode"),
+        "ninfer_kv_codec": _codec,
     }
 )

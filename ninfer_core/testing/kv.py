@@ -9,24 +9,31 @@ Subclass it in a test module and name the plugin and its tolerance:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import get_args
+from typing import cast, get_args
 
 import pytest
 import torch
 
 from ninfer_core.api.artifact import DTYPE_BYTES
 from ninfer_core.api.errors import PluginIncompatible
-from ninfer_core.api.kv import KVCodec, KVLayout, KVPart, KVPlane
+from ninfer_core.api.kv import KVCodec, KVDeviceCodec, KVLayout, KVPart, KVPlane
+from ninfer_core.ops.paged_attention import AttentionShape
+from ninfer_core.ops.paged_attention.select import triton_routes
 from ninfer_core.plugins.loading import LoadedPlugin
 from ninfer_core.plugins.registry import PluginRegistry
+from ninfer_core.testing.attention import random_case
 from ninfer_core.testing.manifest import loaded_after
+from ninfer_core.testing.tolerances import BF16_OPERATION, FP32_OPERATION
 
 HEAD_DIMS = (64, 128, 256)
 PARTS: tuple[KVPart, ...] = get_args(KVPart)
 PAGE_TOKENS = 64
 KV_HEADS = 2
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton and modules with kernels are imported
 MAGNITUDES = (1e-2, 1.0, 30.0)
 """Sizes of rows: keys after a norm are near 1, values vary by a few orders."""
 
@@ -81,6 +88,11 @@ def same_bytes(left: tuple[torch.Tensor, ...], right: tuple[torch.Tensor, ...]) 
     )
 
 
+def kernel_device() -> torch.device:
+    """A CUDA device, or the CPU under Triton's interpreter."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
 @pytest.mark.parametrize("head_dim", HEAD_DIMS)
 class KVConformance:
     """`plugin` is `name` or `name@package`; its package must be installed. A head dimension that the format refuses
@@ -88,6 +100,13 @@ class KVConformance:
 
     plugin: str
     tolerance: RoundTripTolerance
+
+    @pytest.fixture
+    def device_codec(self, codec: KVCodec, layout: KVLayout) -> KVDeviceCodec:
+        if not layout.device_functions:
+            pytest.skip(f"{self.plugin} has no device functions")
+        pytest.importorskip("triton")
+        return cast("KVDeviceCodec", codec)
 
     @pytest.fixture
     def loaded(self) -> LoadedPlugin:
@@ -209,3 +228,53 @@ class KVConformance:
             pool.store(1, tokens, codec.encode(part, values[:, tokens:]))
             assert same_bytes(pool.page(1), pool.page(0))
             assert torch.equal(codec.decode(part, pool.page(2, tokens), torch.float32), partial)
+
+    @pytest.mark.parametrize("part", PARTS)
+    def test_device_functions_store_and_load_the_bytes_of_the_reference(
+        self, device_codec: KVDeviceCodec, part: KVPart, head_dim: int
+    ) -> None:
+        """Some rows of a tile are stored and read, in a scattered order; the others are left, and read as zeros."""
+        device = kernel_device()
+        from ninfer_core.testing.kv_kernels import load_rows, store_rows
+
+        tokens, layout = 16, device_codec.layout.part(part)
+        functions = getattr(device_codec.device_functions(), part)
+        # bfloat16 numbers, as float32: the interpreter does not round to bfloat16 as devices do.
+        values = rows(tokens, head_dim, dtype=torch.bfloat16).float().to(device)
+        places = torch.randperm(3 * tokens)[:tokens].to(device)
+        chosen = torch.arange(tokens, device=device, dtype=torch.int32) % 3 != 1
+        planes = tuple(
+            torch.full((3 * tokens, plane.elements * DTYPE_BYTES[plane.dtype]), 0xFF, dtype=torch.uint8, device=device)
+            for plane in layout
+        )
+        expected = tuple(plane.clone() for plane in planes)
+        encoded = device_codec.encode(part, values[chosen])
+        for plane, codes in zip(expected, encoded, strict=True):
+            plane[places[chosen]] = codes.contiguous().view(torch.uint8)
+        typed = tuple(data.view(torch_dtype(plane)) for data, plane in zip(planes, layout, strict=True))
+        store_rows[(1,)](typed, places, chosen.int(), values, STORE=functions.store, TOKENS=tokens, HEAD_DIM=head_dim)
+        assert same_bytes(planes, expected)
+        out = torch.full((tokens, head_dim), torch.nan, device=device)
+        how = {"LOAD": functions.load, "ROW_SCALE": functions.row_scale, "LANES": functions.lanes}
+        load_rows[(1,)](typed, places, chosen.int(), out, **how, TOKENS=tokens, HEAD_DIM=head_dim)
+        assert torch.equal(out[chosen], device_codec.decode(part, encoded, torch.float32))
+        assert not out[~chosen].any()
+
+    def test_the_attention_kernels_run_over_it(self, device_codec: KVDeviceCodec, head_dim: int) -> None:
+        """Against softmax in float64 over what the pages hold, for decode rounds and chunks."""
+        device = kernel_device()
+        on_device = device.type == "cuda"
+        shape = AttentionShape(
+            query_heads=4,
+            kv_heads=KV_HEADS,
+            head_dim=head_dim,
+            page_tokens=PAGE_TOKENS,
+            decode_columns=2,
+            max_context=256,
+            activation_dtype=torch.bfloat16 if on_device else torch.float32,
+        )
+        routes = triton_routes(device_codec, shape, None if on_device else torch.float32)
+        for route in (routes.decode, routes.prefill):
+            case = random_case(device_codec, shape, [PAGE_TOKENS - 1, 5], 2, device, pairs=8)
+            actual = case.run(route)
+            (BF16_OPERATION if on_device else FP32_OPERATION).check(actual, case.expected(range(2)))

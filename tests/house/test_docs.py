@@ -86,6 +86,6 @@ def test_every_manifest_field_state_and_error_code_has_a_row() -> None:
 
 
 def test_the_blocks_of_the_example_are_cut_from_its_files() -> None:
-    assert len(BLOCKS) == PAGE.count("```") // 2 == 5
+    assert len(BLOCKS) == PAGE.count("```") // 2 == 6
     for file, block in BLOCKS:
         assert block in (EXAMPLE / file).read_text(), file

@@ -75,7 +75,7 @@ def ninfer_kv_layout(head_dim):
     return KVLayout(planes=(
         KVPlane(part="key", name="values", dtype="bfloat16", elements=head_dim),
         KVPlane(part="value", name="values", dtype="bfloat16", elements=head_dim),
-    ))
+    ), device_functions=True)
 """
 PROTOCOL_SOURCE = "from ninfer_core.api import hookimpl\n\n@hookimpl\ndef ninfer_protocol_build(context):\n    ...\n"
 

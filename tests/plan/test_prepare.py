@@ -52,7 +52,7 @@ def test_options_then_device_then_artifact(installed: PluginRegistry, tmp_path: 
     for options, code in (
         (ServeOptions(artifact=absent, device=3, max_concurrency=9), "option_invalid"),
         (ServeOptions(artifact=absent, device=3), "device_missing"),
-        (ServeOptions(artifact=absent, kv_dtype="fp8"), "not_built_yet"),
+        (ServeOptions(artifact=absent, kv_dtype="int8"), "not_built_yet"),
     ):
         with pytest.raises(PlanRejected) as caught:
             prepare(options, installed, {}, NONE)

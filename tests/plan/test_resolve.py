@@ -233,7 +233,7 @@ def test_the_frontend_is_kept_for_serving(registry: PluginRegistry, toy: Any) ->
 
 def test_options_and_plugin_names_are_refused_together(registry: PluginRegistry, toy: Any) -> None:
     options = ServeOptions(
-        vision=True, draft_tokens=1, kv_dtype="fp8", spec="dflahs", protocols=("talk", "x"), family="toi"
+        vision=True, draft_tokens=1, kv_dtype="int8", spec="dflahs", protocols=("talk", "x"), family="toi"
     )
     with pytest.raises(PlanRejected) as caught:
         resolve(options, registry, toy.header(), toy.cpu())
@@ -292,6 +292,20 @@ def test_head_dimension_that_the_format_cannot_store(registry: PluginRegistry, t
     (problem,) = caught.value.problems
     assert problem.code == "plugin_incompatible"
     assert "not 24" in problem.message
+
+
+def test_a_format_without_device_functions_runs_on_the_reference_and_the_plan_says_so(
+    make_registry: Any, toy: Any
+) -> None:
+    source = (
+        "from ninfer_core.api import KVLayout, KVPlane, hookimpl\n\n"
+        "@hookimpl\ndef ninfer_kv_layout(head_dim):\n"
+        "    planes = [KVPlane(part=p, name=p, dtype='int8', elements=head_dim) for p in ('key', 'value')]\n"
+        "    return KVLayout(planes=tuple(planes))\n"
+    )
+    registry = make_registry({"slow": {"kv:slow": source}}, {"slow": '[kv.slow]\napi = 1\nsummary = "s"\n'})
+    graphs = resolve(ServeOptions(kv_dtype="slow"), registry, toy.header(), toy.cuda()).features.cuda_graphs
+    assert graphs.words == "off (KV format slow has no device functions: attention is the slow reference)"
 
 
 def test_plugins_that_cannot_live_together(make_registry: Any, toy: Any) -> None:

@@ -36,8 +36,7 @@ def test_defaults(registry: PluginRegistry, toy: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [
-        ({"kv_dtype": "fp8"}, "not_built_yet", "kv plugin 'fp8' (--kv-dtype)"),
-        ({"kv_dtype": "int8"}, "not_built_yet", "int8"),
+        ({"kv_dtype": "int8"}, "not_built_yet", "kv plugin 'int8' (--kv-dtype)"),
         ({"kv_dtype": "nvfp4"}, "not_built_yet", "nvfp4"),
         ({"kv_dtype": "k8v4"}, "not_built_yet", "k8v4"),
         ({"kv_dtype": "bf-16"}, "plugin_unknown", "did you mean 'bf16'?"),
@@ -59,8 +58,8 @@ def test_names_that_cannot_be_had(
 
 
 def test_a_promised_name_that_a_package_offers_is_used(make_registry: Any, toy: Any) -> None:
-    registry = make_registry({"their-kv": {"kv:fp8": LAYOUT}})
-    assert select_plugins(ServeOptions(kv_dtype="fp8"), registry, toy.cpu()).kv.package == "their-kv"
+    registry = make_registry({"their-kv": {"kv:int8": LAYOUT}})
+    assert select_plugins(ServeOptions(kv_dtype="int8"), registry, toy.cpu()).kv.package == "their-kv"
 
 
 def test_a_drafter_of_others_has_to_wait_for_its_kind(make_registry: Any, toy: Any) -> None:
@@ -91,7 +90,7 @@ def test_nothing_to_serve_with(toy: Any, registry: PluginRegistry) -> None:
 def test_conflicts_of_options_are_reported_with_them_once(toy: Any, registry: PluginRegistry) -> None:
     conflict = {"device": "cpu", "assume_device_memory": 1 << 30}
     with pytest.raises(PlanRejected) as caught:
-        select_plugins(ServeOptions(kv_dtype="fp8", **conflict), registry, toy.cpu())
+        select_plugins(ServeOptions(kv_dtype="int8", **conflict), registry, toy.cpu())
     assert [problem.code for problem in caught.value.problems] == ["option_conflict", "not_built_yet"]
     with pytest.raises(PlanRejected):
         select_plugins(ServeOptions(**conflict), registry, toy.cpu())

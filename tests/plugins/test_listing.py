@@ -69,12 +69,12 @@ def test_lines_are_ordered_by_kind_then_name(registry: PluginRegistry) -> None:
 
 
 def test_a_promised_name_is_listed_until_somebody_offers_it(tmp_path: Path, registry: PluginRegistry) -> None:
-    def state_of_fp8(registry: PluginRegistry) -> list[str]:
-        return [line.state for line in list_plugins(registry, "kv", CPU) if line.name == "fp8"]
+    def state_of_int8(registry: PluginRegistry) -> list[str]:
+        return [line.state for line in list_plugins(registry, "kv", CPU) if line.name == "int8"]
 
-    assert state_of_fp8(registry) == ["not-built"]
-    write_plugin_package(tmp_path, "list-promised", {"kv:fp8": ""})
-    assert state_of_fp8(PluginRegistry.discover(entry_points_in(tmp_path), {})) == ["ready"]
+    assert state_of_int8(registry) == ["not-built"]
+    write_plugin_package(tmp_path, "list-promised", {"kv:int8": ""})
+    assert state_of_int8(PluginRegistry.discover(entry_points_in(tmp_path), {})) == ["ready"]
 
 
 def test_a_name_of_two_packages_is_listed_twice_with_how_to_choose(
@@ -94,9 +94,9 @@ def test_a_name_of_two_packages_is_listed_twice_with_how_to_choose(
 @pytest.mark.contract("OPT-22", "OPT-23", "OPT-28")
 def test_the_promises_are_the_names_of_the_contract() -> None:
     assert {(promise.kind, promise.name) for promise in PROMISES} == {
-        *(("kv", name) for name in ("int8", "fp8", "nvfp4", "k8v4")),
+        *(("kv", name) for name in ("int8", "nvfp4", "k8v4")),
         *(("spec", name) for name in ("mtp", "dflash", "dflash2")),
         *(("media", name) for name in ("image", "video")),
     }
-    assert promise_of("kv", "fp8") in PROMISES
-    assert promise_of("spec", "fp8") is None
+    assert promise_of("kv", "int8") in PROMISES
+    assert promise_of("spec", "int8") is None

@@ -106,8 +106,8 @@ def test_an_unknown_kind_is_an_error_with_the_near_miss(discover: Discover) -> N
 
 
 def test_a_promised_name_is_said_to_be_not_built(discover: Discover) -> None:
-    with pytest.raises(PluginUnknown, match="kv plugin 'fp8' is not built yet; no kv plugin is installed"):
-        discover().select("kv", "fp8")
+    with pytest.raises(PluginUnknown, match="kv plugin 'int8' is not built yet; no kv plugin is installed"):
+        discover().select("kv", "int8")
 
 
 def test_one_name_from_two_packages_must_be_chosen_by_package(

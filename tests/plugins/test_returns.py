@@ -90,6 +90,12 @@ def test_what_the_spec_says_is_taken(hook: str, result: object) -> None:
         ("ninfer_family_dummies", {"a": 1}, "int, where ArtifactHeader belongs"),
         ("ninfer_family_build", SimpleNamespace(prefill=1, decode=1, fold=1), "without logits"),
         ("ninfer_kv_codec", SimpleNamespace(layout=None), "without encode, decode"),
+        ("ninfer_kv_codec", SimpleNamespace(layout=None, encode=None, decode=None), "where KVLayout belongs"),
+        (
+            "ninfer_kv_codec",
+            SimpleNamespace(layout=KVLayout(planes=(), device_functions=True), encode=None, decode=None),
+            "without device_functions",
+        ),
         ("ninfer_protocol_lower", {}, "dict, where GenerationRequest belongs"),
         ("ninfer_check", [1], "Expected `str`, got `int`"),
     ],

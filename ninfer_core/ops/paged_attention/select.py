@@ -2,23 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 
-from ninfer_core.api.kv import KVCodec
+from ninfer_core.api.kv import KVCodec, KVDeviceCodec
 from ninfer_core.ops.paged_attention.composed import ComposedRoute
 from ninfer_core.ops.paged_attention.reference import decode, prefill
 from ninfer_core.ops.paged_attention.route import AttentionRoutes, AttentionShape
+from ninfer_core.ops.paged_attention.tiles import decode_tiles, prefill_tiles
+
+HEAD_DIMS = (16, 32, 64, 128, 256)
+"""Head dimensions that the kernels are right for. They were measured with 128 and 256."""
 
 
 def select(
     device: torch.device, kernels: Literal["auto", "reference"], codec: KVCodec, shape: AttentionShape
 ) -> AttentionRoutes:
-    """The routes for one plan; both are chosen together. The CPU is always the reference."""
+    """The routes for one plan; both are chosen together. The CPU is always the reference, and so is a codec without
+    device functions."""
+    fits = shape.head_dim in HEAD_DIMS and shape.activation_dtype == torch.bfloat16
+    if device.type == "cuda" and kernels == "auto" and codec.layout.device_functions and fits:
+        return triton_routes(cast("KVDeviceCodec", codec), shape)
     return AttentionRoutes(
         codec,
         prefill=ComposedRoute(codec, shape, prefill),
         decode=ComposedRoute(codec, shape, decode),
         name="reference",
+    )
+
+
+def triton_routes(codec: KVDeviceCodec, shape: AttentionShape, dot_dtype: torch.dtype | None = None) -> AttentionRoutes:
+    """The kernels. `dot_dtype` overrides the codec's: the interpreter multiplies in float32 only."""
+    from ninfer_core.ops.paged_attention.launch import CodecKernels, DecodeKernels, PrefillKernels
+
+    functions = codec.device_functions()
+    if dot_dtype is None:
+        dot_dtype = torch.float16 if functions.dot_dtype == "float16" else shape.activation_dtype
+    kernels = CodecKernels(codec.layout, functions, dot_dtype)
+    return AttentionRoutes(
+        codec,
+        prefill=PrefillKernels(kernels, shape, prefill_tiles(shape)),
+        decode=DecodeKernels(kernels, shape, decode_tiles(shape)),
+        name="triton",
     )

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ninfer_core.api import KVCodec, KVLayout, KVPart, KVPlane, hookimpl
+from ninfer_core.api import KVDeviceFunctions, KVLayout, KVPart, KVPartFunctions, KVPlane, hookimpl
 
 if TYPE_CHECKING:
     import torch
+
+    from ninfer_core.api import KVDeviceCodec
 
 LARGEST_CODE = 127
 LARGEST_SCALE = 65504.0
@@ -41,14 +43,21 @@ class Q8RowCodec:
         codes, scale = planes
         return (codes.float() * scale.float()).to(dtype)
 
+    def device_functions(self) -> KVDeviceFunctions:
+        """Codes up to 127 are exact in bfloat16, so products are taken in the activations' own dtype."""
+        from ninfer_kv_q8row import triton
+
+        part = KVPartFunctions(load=triton.load, store=triton.store, row_scale=triton.row_scale, lanes=2)
+        return KVDeviceFunctions(key=part, value=part)
+
 
 @hookimpl
 def ninfer_kv_layout(head_dim: int) -> KVLayout:
-    return KVLayout(planes=(*_planes("key", head_dim), *_planes("value", head_dim)))
+    return KVLayout(planes=(*_planes("key", head_dim), *_planes("value", head_dim)), device_functions=True)
 
 
 @hookimpl
-def ninfer_kv_codec(layout: KVLayout) -> KVCodec:
+def ninfer_kv_codec(layout: KVLayout) -> KVDeviceCodec:
     return Q8RowCodec(layout)
 
 

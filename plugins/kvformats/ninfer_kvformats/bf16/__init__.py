@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ninfer_core.api import KVCodec, KVLayout, KVPlane, hookimpl
+from ninfer_core.api import KVDeviceFunctions, KVLayout, KVPartFunctions, KVPlane, hookimpl
 
 if TYPE_CHECKING:
     import torch
 
-    from ninfer_core.api import KVPart
+    from ninfer_core.api import KVDeviceCodec, KVPart
 
 
 class Bf16Codec:
@@ -25,6 +25,12 @@ class Bf16Codec:
         (stored,) = planes
         return stored.to(dtype)
 
+    def device_functions(self) -> KVDeviceFunctions:
+        from ninfer_kvformats.bf16 import triton
+
+        part = KVPartFunctions(load=triton.load, store=triton.store)
+        return KVDeviceFunctions(key=part, value=part)
+
 
 @hookimpl
 def ninfer_kv_layout(head_dim: int) -> KVLayout:
@@ -32,10 +38,11 @@ def ninfer_kv_layout(head_dim: int) -> KVLayout:
         planes=(
             KVPlane(part="key", name="key", dtype="bfloat16", elements=head_dim),
             KVPlane(part="value", name="value", dtype="bfloat16", elements=head_dim),
-        )
+        ),
+        device_functions=True,
     )
 
 
 @hookimpl
-def ninfer_kv_codec(layout: KVLayout) -> KVCodec:
+def ninfer_kv_codec(layout: KVLayout) -> KVDeviceCodec:
     return Bf16Codec(layout)
