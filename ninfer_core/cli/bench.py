@@ -122,6 +122,19 @@ def serve_command(
     _finish(bench_serve(options, load, serve_until_signal, click.echo), output)
 
 
+@bench.command("upload", cls=ServeCommand)
+@serve_options
+@click.option("--output", type=click.Path(file_okay=False, path_type=Path), default=RESULTS, show_default=True)
+def upload_command(options: ServeOptions, output: Path) -> None:
+    """How fast the weights of ARTIFACT, a file or directory, reach the device: read from the disk, and out of the
+    system's cache. Writes OUTPUT/upload-MODEL-DIGEST.json.
+    """
+    settle_environment("cpu" if options.device == "cpu" else "cuda")
+    from ninfer_core.bench.upload import bench_upload
+
+    _finish(bench_upload(options, PluginRegistry.discover(), click.echo), output)
+
+
 @bench.command("plot")
 @click.argument("results", nargs=-1, required=True, type=click.Path(dir_okay=False, path_type=Path))
 @click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), metavar="PICTURE")
