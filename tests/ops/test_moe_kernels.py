@@ -136,20 +136,22 @@ def test_many_tokens_in_codes(kernel_device: torch.device, layout: str) -> None:
     FP8_LAYER.check(coded(x, weights, norm=norm, residual=nothing), oracle(x, weights, norm, nothing))
 
 
-def test_both_sides_of_the_border_between_few_and_many(layer: moe.FeedForward, kernel_device: torch.device) -> None:
+@pytest.mark.parametrize("row_class", [128, 136])
+def test_both_sides_of_the_border_between_few_and_many(
+    layer: moe.FeedForward, kernel_device: torch.device, row_class: int
+) -> None:
     weights, norm = make_weights(kernel_device), make_norm(kernel_device)
-    for tokens in (128, 129):
-        x = torch.randn(1, tokens, HIDDEN, device=kernel_device)
-        actual = layer(x, weights, norm=norm, residual=x)
-        assert actual.shape == x.shape
-        FP32_OPERATION.check(actual[0], oracle(x[0], weights, norm, x[0]))
+    x = torch.randn(2, row_class // 2, HIDDEN, device=kernel_device)
+    actual = layer(x, weights, row_class, norm=norm, residual=x)
+    assert actual.shape == x.shape
+    FP32_OPERATION.check(actual.flatten(0, 1), oracle(x.flatten(0, 1), weights, norm, x.flatten(0, 1)))
 
 
 def test_no_tokens(layer: moe.FeedForward, grouped: moe.FeedForward, kernel_device: torch.device) -> None:
     weights, norm = make_weights(kernel_device), make_norm(kernel_device)
     x = torch.empty(0, HIDDEN, device=kernel_device)
     for route in (layer, grouped):
-        assert route(x, weights, norm=norm, residual=x).shape == x.shape
+        assert route(x, weights, 8, norm=norm, residual=x).shape == x.shape
 
 
 def test_a_shared_expert_of_another_format(layer: moe.FeedForward, kernel_device: torch.device) -> None:
@@ -177,7 +179,7 @@ def test_equal_scores_go_to_the_lower_expert(
     weights = dataclasses.replace(weights, router=torch.zeros_like(weights.router))
     x = torch.randn(20, HIDDEN, device=kernel_device)
     for route in (layer, grouped):
-        FP32_OPERATION.check(route(x, weights, norm=norm, residual=x), oracle(x, weights, norm, x))
+        FP32_OPERATION.check(route(x, weights, 32, norm=norm, residual=x), oracle(x, weights, norm, x))
 
 
 def test_a_token_of_a_round_does_not_depend_on_the_others(layer: moe.FeedForward, kernel_device: torch.device) -> None:
@@ -216,7 +218,7 @@ def test_temporaries_are_within_their_bounds(
             shared_width=SHARED_WIDTH,
             activation=4,
         )
-        used = peak_bytes(lambda: route(x, weights, norm=norm, residual=x))  # noqa: B023
+        used = peak_bytes(lambda: route(x, weights, 64, norm=norm, residual=x))  # noqa: B023
         assert most / 2 < used <= most + 1024
 
 

@@ -1,4 +1,4 @@
-"""The kernels by number of tokens, and the table of their launch parameters."""
+"""The kernels by kind of work, and the table of their launch parameters."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ MANY = (
 
 @dataclass(frozen=True, slots=True)
 class ByTokens:
-    """Implements `FeedForward`. A decode, whose tokens are at most its row class, always gets the same route."""
+    """Implements `FeedForward`: one route for prefills, and one for decodes, whose tokens are at most their class."""
 
     few: FewTokens
     many: ManyTokens
@@ -65,8 +65,7 @@ class ByTokens:
         self, x: torch.Tensor, weights: ExpertWeights, row_class: int = 0, *, norm: Norm, residual: torch.Tensor
     ) -> torch.Tensor:
         """See the package."""
-        tokens = x.numel() // x.shape[-1]
-        route = self.few if max(tokens, row_class) <= MOST_TOKENS else self.many
+        route = self.few if 0 < row_class <= MOST_TOKENS else self.many
         return route(x, weights, row_class, norm=norm, residual=residual)
 
     def warm_up(
