@@ -53,10 +53,13 @@ def launch(interpreted: bool = False) -> Launch:
 
     return Launch(
         decode_warps=4,
+        decode_registers=0 if interpreted else 168,
+        decode_ahead=0,
         fold_warps=8,
         convolve_warps=4,
         convolve_tile=32,
         solve_warps=4,
+        solve_registers=0 if interpreted else 168,
         scan_warps=4,
         scan_part=32,
         scan_stages=2,

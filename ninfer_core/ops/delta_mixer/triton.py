@@ -16,19 +16,25 @@ from ninfer_core.ops.workspace.gated_delta import CHUNK_COLUMNS
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Warps of each kernel, and what else of it is chosen by measuring.
+    """Warps of each kernel, registers of a thread where they are limited (0: they are not), and what else is chosen by
+    measuring.
 
-    `convolve_tile` is how many columns one program of the convolution takes, `scan_part` how many value dimensions one
-    of the scan takes and `scan_stages` how many chunks ahead it reads. `interpreted` computes products in float32,
-    which also takes float32 activations. `dependent` is whether a decode kernel may begin before the projection it
-    reads has ended (programmatic dependent launch).
+    `decode_ahead` is how many programs of a decode kernel run at once, 0 for no prefetching. `convolve_tile` is how
+    many columns one program of the convolution takes. `scan_part` is how many value dimensions one of the scan
+    takes, `memory_every` how many chunks share a memory that it leaves; `scan_stages` and `read_stages` are how many
+    chunks a loop has under way. `interpreted` computes products in float32, which also takes float32 activations.
+    `dependent` is whether a decode kernel may begin before the projection it reads has ended (programmatic dependent
+    launch).
     """
 
     decode_warps: int
+    decode_registers: int
+    decode_ahead: int
     fold_warps: int
     convolve_warps: int
     convolve_tile: int
     solve_warps: int
+    solve_registers: int
     scan_warps: int
     scan_part: int
     scan_stages: int
@@ -46,7 +52,8 @@ class TritonMixer:
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
         self._reference = ReferenceMixer()
-        self._options = {"launch_pdl": True} if launch.dependent else {}
+        self._decode_options = _options(launch.decode_registers, launch.dependent)
+        self._solve_options = _options(launch.solve_registers, False)
         self._precision = "ieee" if launch.interpreted else "tf32"
 
     def prefill(
@@ -116,6 +123,7 @@ class TritonMixer:
             **_heads(weights),
             PRECISION=self._precision,
             num_warps=self._launch.solve_warps,
+            **self._solve_options,
         )
 
     def _scan(
@@ -208,9 +216,10 @@ class TritonMixer:
             COLUMN_RING=state.column.shape[2],
             RING=state.key.shape[2],
             SILU=weights.activation == "silu",
+            AHEAD=self._launch.decode_ahead,
             DEPENDENT=self._launch.dependent,
             num_warps=self._launch.decode_warps,
-            **self._options,
+            **self._decode_options,
         )
         return out
 
@@ -269,6 +278,11 @@ class _Solved:
             running=like.new_empty(rows, heads, padded, dtype=torch.float32),
             before=like.new_empty(rows, heads, -(-chunks // every), key_dim, value_dim),
         )
+
+
+def _options(registers: int, dependent: bool) -> dict[str, int | bool]:
+    limited: dict[str, int | bool] = {"maxnreg": registers} if registers else {}
+    return limited | ({"launch_pdl": True} if dependent else {})
 
 
 def _strided(*tensors: torch.Tensor) -> tuple[torch.Tensor | int, ...]:

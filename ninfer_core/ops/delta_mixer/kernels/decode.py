@@ -57,6 +57,14 @@ def _convolved(older, newest, taps):
     return silu(total).to(newest.dtype).to(tl.float32)
 
 
+@triton.jit
+def _prefetch(pointers):
+    """Have lines of 128 bytes brought into the level-2 cache."""
+    tl.inline_asm_elementwise(
+        "prefetch.global.L2 [$1]; mov.b32 $0, 0;", "=r,l", [pointers.to(tl.int64)], tl.int32, is_pure=False, pack=1
+    )
+
+
 @triton.jit(do_not_specialize=["slots", "lengths", "accepted"])
 def decode_kernel(
     qkv,
@@ -93,13 +101,15 @@ def decode_kernel(
     COLUMN_RING: tl.constexpr,
     RING: tl.constexpr,
     SILU: tl.constexpr,
+    AHEAD: tl.constexpr,
     DEPENDENT: tl.constexpr,
 ):
     """Grid (value_heads, rows). `memory` and the rings are those of one layer; strides are in elements.
 
     With DEPENDENT the launch may begin before the one ahead has ended, but not before that one has seen the end of
     everything ahead of itself: so what the round's start has written can be read at once, and the projection alone is
-    waited for.
+    waited for. With AHEAD, which is how many programs run at once, each has the memory of the one that follows it there
+    brought into the cache, so that the last ones, which leave most of the device idle, are not slower for it.
     """
     head = tl.program_id(0)
     row = tl.program_id(1)
@@ -151,6 +161,11 @@ def decode_kernel(
     rate = tl.load(a)
     if DEPENDENT:
         gdc_launch_dependents()
+    if AHEAD > 0:
+        following = row * VALUE_HEADS + head + AHEAD
+        if following < tl.num_programs(1) * VALUE_HEADS:
+            theirs = (tl.load(slots + following // VALUE_HEADS) * VALUE_HEADS + following % VALUE_HEADS) * KEY_DIM
+            _prefetch(memory + theirs * VALUE_DIM + tl.arange(0, KEY_DIM * VALUE_DIM // 32) * 32)
 
     for column in range(taken):
         held = stepped(held * tl.exp(old_decay), old_key, old_update)
