@@ -102,13 +102,13 @@ def _inverse(mixing, PRECISION: tl.constexpr):
     diagonal = across[:, None, None, None] == across[None, None, :, None]
     blocks = tl.sum(tl.where(diagonal, tl.reshape(mixing, (BLOCKS, BLOCK, BLOCKS, BLOCK)), 0.0), 2)
     line = tl.arange(0, BLOCK)[None, :, None]
-    # Row by row: what is added to the identity in row i is −A[i] (I + the rows above it).
-    added = -blocks
-    for i in range(1, BLOCK):
-        row = tl.sum(tl.where(line == i, added, 0.0), 1)
-        row += tl.sum(row[:, :, None] * added, 1)
-        added = tl.where(line == i, row[:, None, :], added)
-    solved = added + tl.where(line == tl.arange(0, BLOCK)[None, None, :], 1.0, 0.0)
+    place = tl.arange(0, BLOCK)[None, None, :]
+    solved = tl.where(line == place, 1.0, 0.0) + 0.0 * blocks
+    # Row j of the inverse is done when the rows below it have lost what they hold of the rows above.
+    for j in range(BLOCK - 1):
+        column = tl.sum(tl.where(place == j, blocks, 0.0), 2)
+        row = tl.sum(tl.where(line == j, solved, 0.0), 1)
+        solved -= column[:, :, None] * row[:, None, :]
     spread = tl.where(diagonal, tl.broadcast_to(solved[:, :, None, :], (BLOCKS, BLOCK, BLOCKS, BLOCK)), 0.0)
     inner = tl.reshape(spread, (CHUNK, CHUNK))
 
