@@ -13,7 +13,9 @@ from ninfer_core.ops.paged_attention import AttentionShape
 from ninfer_core.ops.paged_attention.composed import ComposedRoute
 from ninfer_core.ops.paged_attention.reference import decode
 from ninfer_core.ops.paged_attention.select import triton_routes
+from ninfer_core.ops.workspace.paged_attention import decode_bytes
 from ninfer_core.testing.attention import AttentionCase, random_case
+from ninfer_core.testing.live_bytes import peak_bytes
 from ninfer_core.testing.tolerances import BF16_OPERATION, FP32_OPERATION, Tolerance
 
 FORMATS = {"bf16": bf16, "fp8": fp8}
@@ -122,3 +124,19 @@ def test_a_row_does_not_depend_on_its_batch(kernel_device: torch.device, name: s
             scale=case.scale,
         )
         assert torch.equal(check(alone, "decode", kernel_device), together[one])
+
+
+@pytest.mark.parametrize("columns", [1, 16])
+def test_a_round_stays_within_the_bytes_that_are_planned_for_it(kernel_device: torch.device, columns: int) -> None:
+    case = make("fp8", kernel_device, [600, 3], columns, group=8, kv_heads=1)
+    shape = case.shape
+    bound = decode_bytes(
+        rows=2,
+        columns=columns,
+        query_heads=shape.query_heads,
+        kv_heads=shape.kv_heads,
+        head_dim=shape.head_dim,
+        activation=case.projected.element_size(),
+    )
+    route = triton_routes(case.codec, shape, torch.float32).decode  # type: ignore[arg-type]
+    assert peak_bytes(lambda: case.run(route)) <= bound

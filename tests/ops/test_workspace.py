@@ -136,13 +136,12 @@ def test_attention(rows: int, columns: int, dtype: torch.dtype) -> None:
     lengths = torch.full((rows,), context - columns)
     query = torch.zeros(rows, columns, query_heads, head_dim, dtype=dtype)
     prefill = rows == 1
-    bound = attention_bytes.workspace_bytes(
+    bound = (attention_bytes.prefill_bytes if prefill else attention_bytes.decode_bytes)(
         rows=rows,
         columns=columns,
         query_heads=query_heads,
         kv_heads=kv_heads,
         head_dim=head_dim,
-        split_tokens=attention_bytes.PREFILL_SPLIT_TOKENS if prefill else attention_bytes.DECODE_SPLIT_TOKENS,
         activation=dtype.itemsize,
     )
     attend = paged_attention.prefill if prefill else paged_attention.decode

@@ -6,6 +6,7 @@
              over t in [0, lengths[row] + column],  group = query_heads / kv_heads,
              with q transformed as keys were and y as values were: T is the transform that the codec's layout names
              for the part, the identity or the orthonormal Hadamard, which is its own inverse
+    copy:    pages to other pages in all layers, byte for byte
     projected: queries and keys normed (`ops.rms_norm`) and rotated (`ops.partial_rope`), both rounded, append, attend,
              and y · sigmoid(gate); see `ninfer_core.api.AttentionCache.attend_projected`
 
@@ -30,6 +31,7 @@ row's numbers do not depend on its batch mates. A page that was never written ma
 
 from __future__ import annotations
 
+from ninfer_core.ops.paged_attention.pages import copy_pages
 from ninfer_core.ops.paged_attention.reference import append, decode, prefill
 from ninfer_core.ops.paged_attention.route import AttentionRoute, AttentionRoutes, AttentionShape, PagedRows
 from ninfer_core.ops.paged_attention.select import select
@@ -40,6 +42,7 @@ __all__ = [
     "AttentionShape",
     "PagedRows",
     "append",
+    "copy_pages",
     "decode",
     "prefill",
     "select",

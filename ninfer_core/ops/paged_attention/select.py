@@ -43,6 +43,6 @@ def triton_routes(codec: KVDeviceCodec, shape: AttentionShape, dot_dtype: torch.
     return AttentionRoutes(
         codec,
         prefill=PrefillKernels(kernels, shape, prefill_tiles(shape)),
-        decode=DecodeKernels(kernels, shape, decode_tiles(shape)),
+        decode=DecodeKernels(kernels, shape, decode_tiles(shape, codec.layout)),
         name="triton",
     )

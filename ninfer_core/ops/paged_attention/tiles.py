@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ninfer_core.api.kv import KVLayout
 from ninfer_core.ops.paged_attention.route import AttentionShape
-
-SPLIT_PROGRAMS = 128
-"""Programs that a long row keeps busy: nearly as many as an H200 has multiprocessors (132)."""
+from ninfer_core.ops.workspace.paged_attention import most_splits
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +34,21 @@ class PrefillTiles:
     prepare_warps: int
 
 
-def decode_tiles(shape: AttentionShape) -> DecodeTiles:
+def decode_tiles(shape: AttentionShape, layout: KVLayout) -> DecodeTiles:
+    """A row of 16-bit elements keeps the memory busy with one program on each multiprocessor. Narrower ones have more
+    arithmetic for a byte and take two to hide the waiting of each other."""
     pages = -(-shape.max_context // shape.page_tokens)
-    most = max(1, SPLIT_PROGRAMS // shape.kv_heads)
-    splits = 1 << (min(most, pages) - 1).bit_length()
-    return DecodeTiles(splits=splits, tokens=64, stages=2, warps=4, prepare_warps=1, combine_warps=4)
+    splits = most_splits(kv_heads=shape.kv_heads, columns=shape.decode_columns)
+    wide = layout.bytes >= 4 * shape.head_dim
+    splits = max(1, splits // 2 if wide else splits)
+    return DecodeTiles(
+        splits=min(splits, 1 << (pages - 1).bit_length()),
+        tokens=64,
+        stages=3,
+        warps=4 if shape.decode_columns * shape.group <= 32 else 8,
+        prepare_warps=1,
+        combine_warps=4,
+    )
 
 
 def prefill_tiles(shape: AttentionShape) -> PrefillTiles:

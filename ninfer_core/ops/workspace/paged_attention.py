@@ -9,7 +9,42 @@ PREFILL_SPLIT_TOKENS = 512
 """Context tokens that are looked at at once."""
 
 
-def workspace_bytes(
+SPLIT_PROGRAMS = 256
+"""Programs of a decode kernel that the heads and splits of one long row may be: up to two for each multiprocessor of an
+H200, which has 132."""
+SPLIT_COLUMNS = 4
+"""Columns of a round up to which a row is cut that often; with more there is more work in each."""
+
+
+def most_splits(*, kv_heads: int, columns: int) -> int:
+    """The most splits, a power of two, that decode kernels cut a row into."""
+    programs = SPLIT_PROGRAMS // max(1, -(-columns // SPLIT_COLUMNS))
+    return 1 << max(0, (programs // kv_heads).bit_length() - 1)
+
+
+def decode_bytes(*, rows: int, columns: int, query_heads: int, kv_heads: int, head_dim: int, activation: int) -> int:
+    """A round: what the reference needs, or the queries, results and every split's sums of the kernels."""
+    sizes = {"rows": rows, "columns": columns, "query_heads": query_heads, "head_dim": head_dim}
+    reference = _reference_bytes(**sizes, kv_heads=kv_heads, split_tokens=DECODE_SPLIT_TOKENS, activation=activation)
+    splits = most_splits(kv_heads=kv_heads, columns=columns)
+    kernels = rows * columns * query_heads * (splits * (head_dim + 2) * FLOAT32 + 2 * head_dim * activation)
+    return max(reference, kernels)
+
+
+def prefill_bytes(*, rows: int, columns: int, query_heads: int, kv_heads: int, head_dim: int, activation: int) -> int:
+    """A chunk, by the reference: the kernels have queries and results alone."""
+    return _reference_bytes(
+        rows=rows,
+        columns=columns,
+        query_heads=query_heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        split_tokens=PREFILL_SPLIT_TOKENS,
+        activation=activation,
+    )
+
+
+def _reference_bytes(
     *, rows: int, columns: int, query_heads: int, kv_heads: int, head_dim: int, split_tokens: int, activation: int
 ) -> int:
     """Queries as given and scaled, three sums, the pages of a split as decoded, and its scores; the context does not

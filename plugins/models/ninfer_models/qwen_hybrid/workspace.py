@@ -100,13 +100,12 @@ class _Unit:
         width, kv_width = config.query_heads * config.head_dim, config.kv_heads * config.head_dim
         projected = self._product(config.hidden_size, 2 * width + 2 * kv_width)
         rotated = partial_rope.workspace_bytes(elements=self.tokens * (width + kv_width), activation=self.activation)
-        attended = paged_attention.workspace_bytes(
+        attended = (paged_attention.prefill_bytes if self.prefill else paged_attention.decode_bytes)(
             rows=self.rows,
             columns=self.columns,
             query_heads=config.query_heads,
             kv_heads=config.kv_heads,
             head_dim=config.head_dim,
-            split_tokens=paged_attention.PREFILL_SPLIT_TOKENS if self.prefill else paged_attention.DECODE_SPLIT_TOKENS,
             activation=self.activation,
         )
         return projected + rotated + attended
