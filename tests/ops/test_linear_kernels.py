@@ -117,6 +117,20 @@ def test_every_class_at_its_edges(
         assert torch.equal(part, whole[-rows:])
 
 
+@pytest.mark.parametrize("fused", ["", "norm residual", "gated"])
+@pytest.mark.parametrize("form", FORMATS)
+def test_programs_share_the_inputs_of_few_outputs(
+    linear: Linear, kernel_device: torch.device, dtype: torch.dtype, tolerance: Tolerance, form: str, fused: str
+) -> None:
+    """Twice, since the counters have to be as they were; in one class of rows, with a ragged last share."""
+    x, matrix, norm, residual = arguments(kernel_device, dtype, 3, 1680, 40, form)
+    gated, given_norm = "gated" in fused, norm if "norm" in fused else None
+    given = residual if "residual" in fused else None
+    once = linear(x, matrix, 24, norm=given_norm, residual=given, gated=gated)
+    tolerance.check(once, expected(x, matrix, given_norm, given, gated=gated))
+    assert torch.equal(linear(x, matrix, 24, norm=given_norm, residual=given, gated=gated), once)
+
+
 @pytest.mark.parametrize("fused", ["", "norm", "residual", "gated norm"])
 @pytest.mark.parametrize("form", FORMATS)
 def test_many_rows(

@@ -56,15 +56,14 @@ def linear_few_rows(
         x, norm = rms_norm(x, norm.weight, norm.epsilon), None
     width = matrix.outputs // 2 if gated else matrix.outputs
     blocks = triton.cdiv(width, tile.outputs)
-    assert tile.splits == 1 or (norm is None and not gated and blocks <= counters.shape[0])
+    splits = tile.splits(inputs, width) if norm is None else 1
+    assert splits == 1 or blocks <= counters.shape[0]
     y = x.new_empty(rows, width)
     given = parts(matrix)
-    partial = x.new_empty(
-        blocks * tile.splits * tile.outputs * row_class if tile.splits > 1 else 1, dtype=torch.float32
-    )
+    sums = blocks * splits * tile.outputs * row_class * (2 if gated else 1)
+    partial = x.new_empty(sums if splits > 1 else 1, dtype=torch.float32)
     options: dict[str, Any] = {"num_warps": tile.warps, "launch_pdl": True} if x.is_cuda else {}
-    row_bytes = given.weight.shape[-1] * given.weight.element_size()
-    few_rows[(blocks, tile.splits)](
+    few_rows[(blocks, splits)](
         x,
         given.weight,
         given.block_scale,
@@ -86,10 +85,8 @@ def linear_few_rows(
         ROWS=row_class,
         OUTPUTS=tile.outputs,
         INPUTS=tile.inputs,
-        SPLITS=tile.splits,
+        SPLITS=splits,
         STAGES=tile.stages,
-        AHEAD=tile.ahead if x.is_cuda and row_bytes % 16 == 0 and row_bytes >= tile.splits * tile.ahead else 0,
-        THREADS=32 * tile.warps,
         ASSEMBLY=x.is_cuda,
         DEPENDENT=x.is_cuda,
         **options,

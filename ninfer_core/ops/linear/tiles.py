@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from ninfer_core.ops.linear.matrix import DenseMatrix, Fp8Matrix, Matrix
+from ninfer_core.ops.workspace.linear import LEAST_SHARE, MOST_SHARES
 
 Form = Literal["dense", "fp8", "fp8_groups", "nvfp4"]
 """Formats as the kernel tells them apart."""
@@ -17,17 +18,22 @@ ROW_CLASSES = (8, 16, 32, 64, 128)
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Outputs of a program (of gate and of up, where gated), inputs at once, blocks under way, and its warps; programs
-    that share the inputs; bytes of a row of weights that are asked for before the launch before has ended; whether a
-    norm is a launch of its own, as it always is where weights are in codes."""
+    """Outputs of a program (of gate and of up, where gated), inputs at once, blocks under way, and its warps.
+
+    Where fewer blocks of outputs than half of `programs` are there, programs share the inputs of a block, each at least
+    `LEAST_SHARE`. `norm_apart`: a norm is a launch of its own, as it always is where weights are in codes.
+    """
 
     outputs: int
     inputs: int
     stages: int
     warps: int
-    splits: int = 1
-    ahead: int = 0
+    programs: int = 0
     norm_apart: bool = False
+
+    def splits(self, inputs: int, width: int) -> int:
+        """Programs among which the inputs of a block of outputs are shared."""
+        return max(1, min(self.programs // -(-width // self.outputs), inputs // LEAST_SHARE, MOST_SHARES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,25 +50,25 @@ Tiles = Mapping[tuple[Form, int], Row]
 H200: Tiles = MappingProxyType(
     {
         ("dense", 8): Row(Tile(64, 128, 4, 2), Tile(32, 128, 3, 1), Tile(16, 256, 4, 1)),
-        ("dense", 16): Row(Tile(64, 128, 4, 2), Tile(32, 128, 3, 1), Tile(16, 256, 4, 1)),
-        ("dense", 32): Row(Tile(64, 128, 3, 4), Tile(32, 128, 3, 4), Tile(32, 128, 4, 4)),
-        ("dense", 64): Row(Tile(64, 64, 4, 4), Tile(32, 64, 4, 4), Tile(32, 64, 4, 4)),
-        ("dense", 128): Row(Tile(64, 64, 4, 4), Tile(64, 64, 3, 4), Tile(64, 64, 4, 4)),
-        ("fp8", 8): Row(Tile(64, 128, 4, 2), Tile(32, 128, 3, 1), Tile(16, 256, 4, 1)),
-        ("fp8", 16): Row(Tile(64, 128, 4, 2), Tile(32, 128, 3, 1), Tile(16, 256, 4, 1)),
-        ("fp8", 32): Row(Tile(64, 128, 3, 4), Tile(32, 128, 3, 4), Tile(32, 128, 4, 4)),
-        ("fp8", 64): Row(Tile(64, 64, 4, 4), Tile(32, 64, 4, 4), Tile(32, 64, 4, 4)),
-        ("fp8", 128): Row(Tile(64, 64, 4, 4), Tile(64, 64, 3, 4), Tile(64, 64, 4, 4)),
-        ("fp8_groups", 8): Row(Tile(64, 128, 4, 2), Tile(32, 128, 3, 1), Tile(32, 128, 4, 1)),
-        ("fp8_groups", 16): Row(Tile(64, 128, 4, 2), Tile(32, 128, 3, 1), Tile(32, 128, 4, 1)),
-        ("fp8_groups", 32): Row(Tile(64, 128, 3, 4), Tile(32, 128, 3, 4), Tile(32, 128, 3, 4)),
-        ("fp8_groups", 64): Row(Tile(64, 128, 2, 4), Tile(32, 128, 2, 4), Tile(32, 128, 2, 4)),
-        ("fp8_groups", 128): Row(Tile(64, 128, 2, 4), Tile(64, 128, 2, 8), Tile(64, 128, 2, 4)),
-        ("nvfp4", 8): Row(Tile(32, 256, 3, 2), Tile(32, 256, 3, 1), Tile(16, 512, 4, 1)),
-        ("nvfp4", 16): Row(Tile(32, 256, 3, 2), Tile(32, 256, 3, 2), Tile(16, 512, 4, 1)),
-        ("nvfp4", 32): Row(Tile(64, 128, 3, 4), Tile(32, 128, 3, 4), Tile(32, 128, 4, 4)),
-        ("nvfp4", 64): Row(Tile(64, 64, 4, 4), Tile(32, 64, 4, 4), Tile(32, 64, 4, 4)),
-        ("nvfp4", 128): Row(Tile(64, 64, 4, 4), Tile(64, 64, 3, 8), Tile(64, 64, 4, 4)),
+        ("dense", 16): Row(Tile(64, 128, 3, 4), Tile(64, 128, 2, 4), Tile(64, 128, 3, 4, 264)),
+        ("dense", 32): Row(Tile(64, 128, 3, 4), Tile(64, 64, 3, 4), Tile(64, 128, 4, 4, 264)),
+        ("dense", 64): Row(Tile(64, 128, 3, 4), Tile(64, 64, 3, 4), Tile(64, 128, 3, 4, 264)),
+        ("dense", 128): Row(Tile(128, 64, 4, 8), Tile(64, 64, 3, 4), Tile(128, 64, 4, 8, 132)),
+        ("fp8", 8): Row(Tile(64, 256, 3, 4, 528), Tile(64, 128, 3, 4, 528), Tile(64, 128, 4, 4, 528)),
+        ("fp8", 16): Row(Tile(64, 256, 3, 4, 528), Tile(64, 128, 3, 4, 528), Tile(64, 128, 4, 4, 528)),
+        ("fp8", 32): Row(Tile(64, 128, 3, 4, 528), Tile(64, 128, 3, 4), Tile(64, 128, 3, 4, 528)),
+        ("fp8", 64): Row(Tile(64, 128, 3, 4, 264), Tile(64, 64, 3, 8), Tile(64, 128, 3, 4, 264)),
+        ("fp8", 128): Row(Tile(64, 128, 3, 8, 264), Tile(64, 64, 3, 8), Tile(64, 128, 3, 8, 264)),
+        ("fp8_groups", 8): Row(Tile(64, 128, 4, 4, 528), Tile(64, 128, 3, 4, 528), Tile(64, 128, 4, 4, 528)),
+        ("fp8_groups", 16): Row(Tile(64, 128, 4, 4, 528), Tile(64, 128, 3, 4, 528), Tile(64, 128, 4, 4, 528)),
+        ("fp8_groups", 32): Row(Tile(64, 128, 3, 4, 528), Tile(64, 128, 3, 4), Tile(64, 128, 3, 4, 528)),
+        ("fp8_groups", 64): Row(Tile(64, 128, 2, 8, 264), Tile(64, 128, 2, 8), Tile(64, 128, 2, 8, 264)),
+        ("fp8_groups", 128): Row(Tile(64, 128, 2, 8, 264), Tile(64, 128, 2, 8), Tile(64, 128, 2, 8, 264)),
+        ("nvfp4", 8): Row(Tile(64, 256, 3, 4, 528), Tile(64, 256, 3, 4, 528), Tile(64, 256, 3, 4, 528)),
+        ("nvfp4", 16): Row(Tile(64, 256, 3, 4, 528), Tile(64, 256, 3, 4, 528), Tile(64, 256, 3, 4, 528)),
+        ("nvfp4", 32): Row(Tile(64, 128, 3, 4, 528), Tile(64, 128, 3, 4), Tile(64, 128, 3, 4, 528)),
+        ("nvfp4", 64): Row(Tile(64, 128, 3, 4, 264), Tile(64, 64, 3, 8), Tile(64, 128, 3, 4, 264)),
+        ("nvfp4", 128): Row(Tile(64, 128, 3, 8, 264), Tile(64, 64, 3, 8), Tile(64, 128, 3, 8, 264)),
     }
 )
 

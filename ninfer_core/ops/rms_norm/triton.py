@@ -38,5 +38,6 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, epsilon: float) -> torch.Ten
 
 
 def row_warps(padded: int) -> int:
-    """Warps of a program that holds a row: eight elements a thread where the row is long enough, 32 warps at most."""
-    return max(1, min(32, padded // 256))
+    """Warps of a program that holds a row: 32 elements a thread where the row is long enough, 16 warps at most. By the
+    length of a row alone, since it decides the order of the sum."""
+    return max(1, min(16, padded // 1024))

@@ -10,10 +10,14 @@ DECODE_ROWS = 8
 DECODED_ELEMENTS = 1 << 25
 """Weights that are out of their codes at once, where a product needs them so."""
 
-SHARED_PROGRAMS = 264
-"""Programs that share the inputs of a matrix with few outputs: two for each multiprocessor of an H200, so that its
-memory is busy. A constant: what a sum is made of must not depend on the device."""
-SHARED_OUTPUTS = 64
+LEAST_SHARE = 512
+"""Inputs that are worth a program of their own, where programs share the inputs of a matrix with few outputs."""
+MOST_SHARES = 16
+"""Programs that share the inputs of one output."""
+MOST_PROGRAMS = 528
+"""Of a launch whose programs share inputs: four for each multiprocessor of an H200, so that its memory is busy. A
+constant: what a sum is made of must not depend on the device."""
+SHARED_OUTPUTS = 128
 """Most outputs of one of these programs."""
 LARGEST_ROW_CLASS = 128
 
@@ -32,7 +36,9 @@ def workspace_bytes(
     reference = reference_bytes(
         rows=rows, inputs=inputs, outputs=outputs, row_class=row_class, activation=activation, coded=coded
     )
-    shared = SHARED_PROGRAMS * SHARED_OUTPUTS * min(max(rows, row_class), LARGEST_ROW_CLASS) * FLOAT32
+    most = min(inputs // LEAST_SHARE, MOST_SHARES) * (outputs + SHARED_OUTPUTS)
+    sums = min(most, MOST_PROGRAMS * SHARED_OUTPUTS) * min(max(rows, row_class), LARGEST_ROW_CLASS)
+    shared = sums * FLOAT32 if inputs >= 2 * LEAST_SHARE else 0
     return max(reference, rows * (inputs + outputs) * activation + shared)
 
 

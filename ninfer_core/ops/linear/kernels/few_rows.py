@@ -34,23 +34,25 @@ def _load(pointers, mask, EVEN: tl.constexpr):
 
 
 @triton.jit
-def _part(words, pointers, mask, PLACE: tl.constexpr, LIKE: tl.constexpr):
-    """Every second or fourth value of x, from PLACE on: out of words of 32 or 64 bits where a value has 16, which are
-    loaded once for all parts."""
-    if tl.float32 == LIKE:
-        return tl.load(pointers + PLACE, mask=mask, other=0.0)
-    else:
-        return ((words >> (16 * PLACE)) & 0xFFFF).to(tl.int16).to(LIKE, bitcast=True)
+def _halves(value, HALF: tl.constexpr, ROWS: tl.constexpr):
+    """[2 · HALF, ROWS] -> the values at even places and those at odd ones."""
+    return tl.split(tl.permute(tl.reshape(value, (HALF, 2, ROWS)), (0, 2, 1)))
 
 
 @triton.jit
-def _words(pointers, mask, PARTS: tl.constexpr, LIKE: tl.constexpr):
-    if tl.float32 == LIKE:
-        return None
-    elif PARTS == 2:
-        return tl.load(pointers.to(tl.pointer_type(tl.int32)), mask=mask, other=0)
-    else:
-        return tl.load(pointers.to(tl.pointer_type(tl.int64)), mask=mask, other=0)
+def _add_e4m3(even_sums, odd_sums, code, even, odd, ASSEMBLY: tl.constexpr):
+    """Products of the codes in both places of a word, in sums of their own: no dot waits for the other."""
+    even_sums = tl.dot(e4m3(code, 0, ASSEMBLY), even, even_sums, input_precision="ieee")
+    return even_sums, tl.dot(e4m3(code, 1, ASSEMBLY), odd, odd_sums, input_precision="ieee")
+
+
+@triton.jit
+def _add_e2m1(even_sums, odd_sums, code, factor, first, second, third, fourth, ASSEMBLY: tl.constexpr):
+    """The same for the four codes of a word, each multiplied with the scale of its block."""
+    even_sums = tl.dot(e2m1(code, 0, ASSEMBLY) * factor, first, even_sums, input_precision="ieee")
+    odd_sums = tl.dot(e2m1(code, 1, ASSEMBLY) * factor, second, odd_sums, input_precision="ieee")
+    even_sums = tl.dot(e2m1(code, 2, ASSEMBLY) * factor, third, even_sums, input_precision="ieee")
+    return even_sums, tl.dot(e2m1(code, 3, ASSEMBLY) * factor, fourth, odd_sums, input_precision="ieee")
 
 
 @triton.jit
@@ -58,24 +60,6 @@ def _block_scales(blocks, mask, OUTPUTS: tl.constexpr, INPUTS: tl.constexpr, EVE
     """[OUTPUTS, INPUTS / 4] in the dtype of x: one for each word of codes."""
     scale = (_load(blocks, mask, EVEN).to(tl.float32) * BLOCK_SHIFT).to(LIKE)
     return tl.reshape(tl.broadcast_to(scale[:, :, None], (OUTPUTS, INPUTS // 16, 4)), (OUTPUTS, INPUTS // 4))
-
-
-@triton.jit
-def _prefetch(rows, BYTES: tl.constexpr, OUTPUTS: tl.constexpr, THREADS: tl.constexpr):
-    """Ask for the first BYTES of every row of weights, each thread for some: they are on their way into the cache
-    while the launch before this one ends."""
-    CHUNKS: tl.constexpr = THREADS // OUTPUTS if THREADS > OUTPUTS else 1
-    chunk = tl.arange(0, CHUNKS) * (BYTES // CHUNKS)
-    start = rows.to(tl.pointer_type(tl.uint8))[:, None] + chunk[None, :]
-    size = tl.full((OUTPUTS, CHUNKS), BYTES // CHUNKS, tl.int32)
-    tl.inline_asm_elementwise(
-        "cp.async.bulk.prefetch.L2.global [$1], $2; mov.b32 $0, 0;",
-        "=r,l,r",
-        [start, size],
-        dtype=tl.int32,
-        is_pure=False,
-        pack=1,
-    )
 
 
 @triton.jit
@@ -118,17 +102,15 @@ def few_rows(
     INPUTS: tl.constexpr,
     SPLITS: tl.constexpr,
     STAGES: tl.constexpr,
-    AHEAD: tl.constexpr,
-    THREADS: tl.constexpr,
     ASSEMBLY: tl.constexpr,
     DEPENDENT: tl.constexpr,
 ):
     """x [rows, inputs] -> y [rows, outputs], or half as many outputs where GATED. Grid: (blocks of results, SPLITS).
 
     FORMAT is "dense", "fp8" (a scale a row), "fp8_groups" (INPUTS is GROUP) or "nvfp4"; weight and scales as in
-    `linear.matrix`, codes as 16-bit words. A NORM is for dense weights, and neither a NORM nor GATED for SPLITS.
-    partial [blocks, SPLITS, OUTPUTS, ROWS] float32; counters [blocks] int32, zero before and after. EVEN: INPUTS
-    divides `inputs`. ROWS, a power of two, is `rows` or more. AHEAD bytes of every row are asked for early.
+    `linear.matrix`, codes as 16-bit words. A NORM is for dense weights whose inputs are not shared.
+    partial [blocks, SPLITS, 2 if GATED, OUTPUTS, ROWS] float32; counters [blocks] int32, zero before and after. EVEN:
+    INPUTS divides `inputs`. ROWS, a power of two, is `rows` or more.
     """
     PARTS: tl.constexpr = 4 if FORMAT == "nvfp4" else (1 if FORMAT == "dense" else 2)  # codes in an element of `weight`
     GROUPED: tl.constexpr = FORMAT == "fp8_groups"
@@ -147,69 +129,69 @@ def few_rows(
     end = tl.minimum(begin + blocks_each * INPUTS, inputs)
     up = width.to(tl.int64)
     weights = weight + output.to(tl.int64) * stride
-    if AHEAD > 0:
-        _prefetch(weights + begin // PARTS, AHEAD, OUTPUTS, THREADS)
-        if GATED:
-            _prefetch(weights + up * stride, AHEAD, OUTPUTS, THREADS)
     weights = weights[:, None] + place[None, :]
     groups = (inputs + GROUP - 1) // GROUP if GROUPED else 1
     scales = scale + output.to(tl.int64) * groups
     block = tl.arange(0, INPUTS // 16)
     blocks = block_scale + output.to(tl.int64)[:, None] * (inputs // 16) + block[None, :]
-    x += row[None, :] * inputs + PARTS * place[:, None]
+    column = tl.arange(0, INPUTS)
+    x += row[None, :] * inputs + column[:, None]
     sums = tl.zeros((OUTPUTS, ROWS), tl.float32)
     ups = tl.zeros((OUTPUTS, ROWS), tl.float32)
-    squares = tl.zeros((WALK, ROWS), tl.float32)
+    odd_sums = tl.zeros((OUTPUTS, ROWS), tl.float32)
+    odd_ups = tl.zeros((OUTPUTS, ROWS), tl.float32)
+    squares = tl.zeros((INPUTS, ROWS), tl.float32)
     if DEPENDENT:
         gdc_wait()
     for start in tl.range(begin, end, INPUTS, num_stages=STAGES):
         at = start // PARTS
-        inside = place < stride - at
-        mask = inside[None, :]
+        mask = (place < stride - at)[None, :]
+        inside = column < inputs - start
         x_mask = row_live[None, :] if EVEN else row_live[None, :] & inside[:, None]
         code = _load(weights + at, mask, EVEN)
         if GATED:
             up_code = _load(weights + up * stride + at, mask, EVEN)
+        value = tl.load(x + start, mask=x_mask, other=0.0)
         if FORMAT == "dense":
-            value = tl.load(x + start, mask=x_mask, other=0.0)
             if NORM:
                 wide = value.to(tl.float32)
                 squares += wide * wide
-                factor = tl.load(norm_weight + start + place, mask=inside, other=0.0).to(tl.float32) + 1.0
-                value = (wide * factor[:, None]).to(LIKE)
+                factor = tl.load(norm_weight + start + column, mask=inside, other=0.0)[:, None]
+                if norm_weight.dtype.element_ty == LIKE:
+                    value = tl.fma(value, tl.broadcast_to(factor, (INPUTS, ROWS)), value)  # rounded once
+                else:
+                    value = (wide * (factor.to(tl.float32) + 1.0)).to(LIKE)
             sums = tl.dot(code, value, sums, input_precision="ieee")
             if GATED:
                 ups = tl.dot(up_code, value, ups, input_precision="ieee")
         elif FORMAT == "nvfp4":
-            words = _words(x + start, x_mask, PARTS, LIKE)
             block_mask = (block < (inputs - start) // 16)[None, :]
             factor = _block_scales(blocks + start // 16, block_mask, OUTPUTS, INPUTS, EVEN, LIKE)
+            even, odd = _halves(value, INPUTS // 2, ROWS)
+            first, third = _halves(even, WALK, ROWS)
+            second, fourth = _halves(odd, WALK, ROWS)
+            sums, odd_sums = _add_e2m1(sums, odd_sums, code, factor, first, second, third, fourth, ASSEMBLY)
             if GATED:
                 beyond = blocks + up * (inputs // 16) + start // 16
-                up_factor = _block_scales(beyond, block_mask, OUTPUTS, INPUTS, EVEN, LIKE)
-            for part in tl.static_range(PARTS):
-                value = _part(words, x + start, x_mask, part, LIKE)
-                sums = tl.dot(e2m1(code, part, ASSEMBLY) * factor, value, sums, input_precision="ieee")
-                if GATED:
-                    ups = tl.dot(e2m1(up_code, part, ASSEMBLY) * up_factor, value, ups, input_precision="ieee")
+                factor = _block_scales(beyond, block_mask, OUTPUTS, INPUTS, EVEN, LIKE)
+                ups, odd_ups = _add_e2m1(ups, odd_ups, up_code, factor, first, second, third, fourth, ASSEMBLY)
         else:
-            words = _words(x + start, x_mask, PARTS, LIKE)
-            added = tl.zeros((OUTPUTS, ROWS), tl.float32) if GROUPED else sums
-            up_added = tl.zeros((OUTPUTS, ROWS), tl.float32) if GROUPED else ups
-            for part in tl.static_range(PARTS):
-                value = _part(words, x + start, x_mask, part, LIKE) * tl.full((1, 1), E4M3_SHIFT, LIKE)
-                added = tl.dot(e4m3(code, part, ASSEMBLY), value, added, input_precision="ieee")
-                if GATED:
-                    up_added = tl.dot(e4m3(up_code, part, ASSEMBLY), value, up_added, input_precision="ieee")
+            even, odd = _halves(value * tl.full((1, 1), E4M3_SHIFT, LIKE), WALK, ROWS)
             if GROUPED:
-                sums += added * tl.load(scales + start // GROUP)[:, None]
+                nothing = tl.zeros((OUTPUTS, ROWS), tl.float32)
+                added, odd_added = _add_e4m3(nothing, nothing, code, even, odd, ASSEMBLY)
+                sums += (added + odd_added) * tl.load(scales + start // GROUP)[:, None]
                 if GATED:
-                    ups += up_added * tl.load(scales + up * groups + start // GROUP)[:, None]
+                    added, odd_added = _add_e4m3(nothing, nothing, up_code, even, odd, ASSEMBLY)
+                    ups += (added + odd_added) * tl.load(scales + up * groups + start // GROUP)[:, None]
             else:
-                sums = added
-                ups = up_added
+                sums, odd_sums = _add_e4m3(sums, odd_sums, code, even, odd, ASSEMBLY)
+                if GATED:
+                    ups, odd_ups = _add_e4m3(ups, odd_ups, up_code, even, odd, ASSEMBLY)
     if DEPENDENT:
         gdc_launch_dependents()
+    sums += odd_sums
+    ups += odd_ups
     if FORMAT == "fp8_groups":
         sums *= E4M3_SHIFT
         ups *= E4M3_SHIFT
@@ -224,14 +206,21 @@ def few_rows(
     if SPLITS == 1:
         _finish(sums, ups, target, residual, y, live, root, NORM, GATED, RESIDUAL)
     else:
-        mine = partial + tl.program_id(0).to(tl.int64) * SPLITS * OUTPUTS * ROWS
+        BOTH: tl.constexpr = 2 if GATED else 1
+        size = BOTH * OUTPUTS * ROWS
+        mine = partial + tl.program_id(0).to(tl.int64) * SPLITS * size
         mine += tl.arange(0, OUTPUTS)[:, None] * ROWS + row[None, :]
-        tl.store(mine + tl.program_id(1) * OUTPUTS * ROWS, sums)
+        tl.store(mine + tl.program_id(1) * size, sums)
+        if GATED:
+            tl.store(mine + tl.program_id(1) * size + OUTPUTS * ROWS, ups)
         tl.debug_barrier()  # all of it is written before the program says so
         if tl.atomic_add(counters + tl.program_id(0), 1) == SPLITS - 1:
             total = tl.zeros((OUTPUTS, ROWS), tl.float32)
+            total_up = tl.zeros((OUTPUTS, ROWS), tl.float32)
             for split in tl.static_range(SPLITS):
                 # Written by other programs of this launch: not to be found in the cache of this multiprocessor.
-                total += tl.load(mine + split * OUTPUTS * ROWS, cache_modifier=".cg")
+                total += tl.load(mine + split * size, cache_modifier=".cg")
+                if GATED:
+                    total_up += tl.load(mine + split * size + OUTPUTS * ROWS, cache_modifier=".cg")
             tl.store(counters + tl.program_id(0), 0)
-            _finish(total, ups, target, residual, y, live, root, NORM, GATED, RESIDUAL)
+            _finish(total, total_up, target, residual, y, live, root, NORM, GATED, RESIDUAL)
