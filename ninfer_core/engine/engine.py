@@ -14,9 +14,7 @@ import time
 from collections.abc import Callable
 
 from ninfer_core.api.errors import (
-    ContextLengthExceeded,
     GenerationFailed,
-    InvalidPrompt,
     NinferError,
     RequestCancelled,
     RequestError,
@@ -29,18 +27,15 @@ from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.api.service import Admitted, Progress
 from ninfer_core.engine.flight import Flight, Launched
 from ninfer_core.engine.inbox import Inbox, Refusal
+from ninfer_core.engine.intake import Intake
 from ninfer_core.engine.messages import Cancel, Fatal, FrontMessage, Shutdown, Submit, failed
 from ninfer_core.engine.publication import Publication, Publish
 from ninfer_core.engine.records import RequestRecord
 from ninfer_core.engine.scheduler import ControlCommit, DecodeRound, PrefillChunk, Scheduler
-from ninfer_core.engine.session import Ending, OutputSession, SessionStep
-from ninfer_core.engine.thinking_budget import check_thinking_budget
+from ninfer_core.engine.session import SessionStep
 from ninfer_core.engine.throughput import ThroughputMeter
 from ninfer_core.program.contract import Program, RowRound
 from ninfer_core.telemetry import Log, create_log
-
-LISTENING_SHARE = 0.8
-"""Of the shortest round so far: how long messages are taken while a round runs, so that its end is not missed."""
 
 
 class Engine:
@@ -59,13 +54,10 @@ class Engine:
     ) -> None:
         capacities = plan.capacities
         self._program = program
-        self._vocabulary = vocabulary
         self._publish = publish
         self._publication = Publication(publish)
         self._clock = clock
-        self._max_context = capacities.max_context
-        self._pool_tokens = capacities.kv_pages * capacities.page_tokens
-        self._stop_token_ids = frozenset(vocabulary.stop_token_ids)
+        self._intake = Intake(capacities, vocabulary)
         self._control_ids = vocabulary.thinking_control_ids
         self._capacity = capacities.max_concurrency + capacities.max_pending_requests
         self._inbox = Inbox(self._capacity)
@@ -77,9 +69,7 @@ class Engine:
         )
         self._records: dict[int, RequestRecord] = {}
         self._shutdown: Shutdown | None = None
-        self._flight = Flight()
-        self._round_began: float | None = None
-        self._shortest_round_seconds: float | None = None
+        self._flight = Flight(clock)
         self._meter = ThroughputMeter(stats_interval_seconds, clock, publish)
         self._log = create_log() if log is None else log
 
@@ -128,9 +118,9 @@ class Engine:
         """One boundary. False once a Shutdown is done with.
 
         With `wait` the next step follows at once: it blocks for a message when there is nothing to do, takes messages
-        while the device works, and leaves what it has committed for the next one to publish behind its launch.
+        while the device works, and publishes while the device has something to do.
         """
-        block = wait and self._scheduler.idle
+        block = wait and self._scheduler.idle and not self._flight
         messages = self._inbox.take(wait=block, timeout_seconds=self._meter.seconds_left)
         self._meter.begin_boundary()
         self._handle(messages)
@@ -139,7 +129,18 @@ class Engine:
             waited_ms = round((now - record.submit.received_monotonic) * 1000)
             self._end(record, RequestQueueTimeout(waited_ms=waited_ms))
         self._admit()
-        self._launch_next()
+        if wait and self._program.goes_ahead:
+            self._run_ahead()
+        else:
+            self._run_one_by_one(wait)
+        self._meter.end_boundary(self._scheduler.standing())
+        return self._shutdown is None or not self._scheduler.idle
+
+    def _run_one_by_one(self, wait: bool) -> None:
+        """What a unit yields decides on the next one."""
+        while self._flight.due:  # what a step that went ahead has left
+            self._collect()
+        self._launch(self._scheduler.next_unit())
         self._publication.publish_visible()
         if wait:
             self._listen()
@@ -147,17 +148,45 @@ class Engine:
             self._collect()
         if not wait or self._scheduler.idle:
             self._publication.publish_visible()
-        self._meter.end_boundary(self._scheduler.standing())
-        return self._shutdown is None or not self._scheduler.idle
+
+    def _run_ahead(self) -> None:
+        """Put the next unit behind the one that runs, where it does not depend on it; then wait for that one."""
+        unit = self._next_ahead()
+        if unit is not None or not self._flight:
+            self._launch(unit)
+        self._publication.publish_visible()
+        kept = 0 if unit is None else 1
+        while len(self._flight) > kept:
+            self._collect()
+        if self._flight or self._scheduler.idle:
+            self._publication.publish_visible()
+            self._listen()
+
+    def _next_ahead(self) -> PrefillChunk | ControlCommit | DecodeRound | None:
+        """The next unit, unless what is in flight has to be known first. Of rows in a round that is in flight, those
+        go on that this round does not certainly end."""
+        yielding = self._flight.yielding
+        if not all(unit.is_round for unit in yielding):
+            return None
+        unit = self._scheduler.peek_unit()
+        if isinstance(unit, DecodeRound):
+            in_flight = {record.request_id for each in yielding for record in each.records}
+            known = [record for record in unit.records if record.request_id not in in_flight]
+            going = [record for record in unit.records if record.request_id in in_flight]
+            if any(record.session.may_need_control_at_next for record in going):
+                return None
+            records = {*known, *(record for record in going if not record.session.ends_at_next)}
+            unit = DecodeRound(tuple(record for record in unit.records if record in records)) if records else None
+        if unit is not None:
+            self._scheduler.next_unit()
+        return unit
 
     # --- messages ----------------------------------------------------------------------------------
 
     def _listen(self) -> None:
-        """Take messages as long as the round that was just launched runs at the very least."""
-        if self._round_began is None or self._shortest_round_seconds is None:
-            return
-        until = self._round_began + LISTENING_SHARE * self._shortest_round_seconds
-        while self._shutdown is None and (left := until - self._clock()) > 0:
+        """Take messages as long as the device is certainly busy."""
+        until = self._flight.busy_until
+        while until is not None and self._shutdown is None and (left := until - self._clock()) > 0:
             messages = self._inbox.take(wait=True, timeout_seconds=left)
             if not messages:
                 return
@@ -183,7 +212,7 @@ class Engine:
 
     def _accept(self, submit: Submit) -> None:
         try:
-            record = self._record(submit)
+            record = self._intake.record(submit)
         except RequestError as error:
             self._refuse(submit, error)
         except Exception as error:
@@ -192,38 +221,6 @@ class Engine:
         else:
             self._records[submit.request_id] = record
             self._scheduler.enqueue(record)
-
-    def _record(self, submit: Submit) -> RequestRecord:
-        """Check the request against the plan before anything is touched, and give it its session."""
-        prompt_tokens = len(submit.token_ids)
-        if prompt_tokens > self._max_context:
-            raise ContextLengthExceeded(prompt_tokens=prompt_tokens, max_context=self._max_context)
-        if prompt_tokens == 0:
-            raise InvalidPrompt("the prompt has no tokens; send at least one message", param="messages")
-        assert submit.max_output_tokens >= 0, "an answer of less than nothing would take another request's pages"
-        room = self._max_context - prompt_tokens
-        limit = min(submit.max_output_tokens, room)
-        if prompt_tokens + limit > self._pool_tokens:
-            raise RequestError(
-                f"prompt and output need {prompt_tokens} + {limit} tokens and the whole KV pool holds "
-                f"{self._pool_tokens}; ask for less output or start the server with a larger --kv-capacity",
-                code=ContextLengthExceeded.code,
-                param="messages",
-            )
-        budget = submit.thinking_budget if submit.initial_channel == "reasoning" else None
-        if budget is not None:
-            check_thinking_budget(budget, control_tokens=len(self._control_ids), limit=limit)
-        ending = Ending("context_capacity" if room < submit.max_output_tokens else "output_limit")
-        session = OutputSession(
-            self._vocabulary.output_format.decoder(self._vocabulary.token_bytes, submit.initial_channel),
-            stop_token_ids=self._stop_token_ids,
-            stop=submit.stop,
-            stop_channels=submit.stop_channels,
-            limit=limit,
-            limit_ending=ending,
-            thinking_budget=budget,
-        )
-        return RequestRecord(submit, limit, ending, session)
 
     def _refuse(self, submit: Submit, error: RequestError) -> None:
         self._inbox.release(submit.request_id)
@@ -237,25 +234,26 @@ class Engine:
             record.admitted_at = self._clock()
             self._publication.commit([(record, Admitted(prompt_tokens=record.prompt_tokens, cached_tokens=0))])
 
-    def _launch_next(self) -> None:
+    def _launch(self, unit: PrefillChunk | ControlCommit | DecodeRound | None) -> None:
         """Give the device its next unit, if there is one."""
-        unit = self._scheduler.next_unit()
         if unit is None:
             self._meter.nothing_to_do()
             return
-        ahead, alone = self._program.runs_ahead, not self._flight
+        ahead = self._program.runs_ahead
         if not ahead:
             self._meter.device_is_busy()
-        self._round_began = None
         match unit:
             case PrefillChunk() as chunk:
                 self._launch_prefill(chunk)
             case ControlCommit() as commit:
                 self._launch_control(commit)
             case DecodeRound(records):
-                rounds = [RowRound(row=_row(record), accepted=record.accepted) for record in records]
+                in_flight = {record.request_id for each in self._flight.yielding for record in each.records}
+                rounds = [
+                    RowRound(row=_row(record), accepted=1 if record.request_id in in_flight else record.accepted)
+                    for record in records
+                ]
                 self._flight.add(Launched(self._program.launch_decode(rounds), records))
-                self._round_began = self._clock() if ahead and alone else None
         if ahead:
             self._meter.device_is_busy()
         else:
@@ -282,9 +280,6 @@ class Engine:
         launched, candidates = self._flight.collect()
         if self._program.runs_ahead and not self._flight:
             self._meter.device_is_done()
-        if self._round_began is not None:
-            seconds, shortest = self._clock() - self._round_began, self._shortest_round_seconds
-            self._shortest_round_seconds = seconds if shortest is None else min(seconds, shortest)
         open_records = [record for record in launched.records if self._records.get(record.request_id) is record]
         if launched.processed_tokens:
             for record in open_records:

@@ -1,12 +1,16 @@
-"""The units that have been launched and not collected, and whose they are."""
+"""The units that have been launched and not collected: whose they are, and when the next one has to be there."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ninfer_core.engine.records import RequestRecord
 from ninfer_core.program.contract import MOST_IN_FLIGHT, Candidates, Unit
+
+LISTENING_SHARE = 0.8
+"""Of the shortest round so far: how long messages are taken while a round runs, so that its end is not missed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,28 +23,54 @@ class Launched:
     processed_tokens: int = 0
     yields: bool = True
 
+    @property
+    def is_round(self) -> bool:
+        return self.yields and not self.processed_tokens
+
 
 class Flight:
-    """First launched, first collected."""
+    """First launched, first collected. `clock` is in seconds."""
 
-    __slots__ = ("_units",)
+    __slots__ = ("_began", "_clock", "_shortest_round_seconds", "_units")
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
         self._units: deque[Launched] = deque()
+        self._began = 0.0
+        self._shortest_round_seconds: float | None = None
 
-    def __bool__(self) -> bool:
-        return bool(self._units)
+    def __len__(self) -> int:
+        return len(self._units)
 
     def add(self, launched: Launched) -> None:
+        if not self._units:
+            self._began = self._clock()
         self._units.append(launched)
 
     @property
     def due(self) -> bool:
-        """Whether the oldest has to be collected before anything else is launched: what to launch depends on what a
-        unit in flight yields, or there is no room behind it."""
+        """Whether the oldest has to be collected before anything that depends on what is in flight is launched, or
+        because there is no room behind it."""
         return len(self._units) >= MOST_IN_FLIGHT or any(unit.yields for unit in self._units)
+
+    @property
+    def yielding(self) -> list[Launched]:
+        return [unit for unit in self._units if unit.yields]
+
+    @property
+    def busy_until(self) -> float | None:
+        """A time that the oldest certainly runs until; None when nothing can be said."""
+        if not self._units or not self._units[0].is_round or self._shortest_round_seconds is None:
+            return None
+        return self._began + LISTENING_SHARE * self._shortest_round_seconds
 
     def collect(self) -> tuple[Launched, Candidates]:
         """Wait for the oldest."""
         launched = self._units.popleft()
-        return launched, launched.collect()
+        candidates = launched.collect()
+        now = self._clock()
+        if launched.is_round:
+            seconds, shortest = now - self._began, self._shortest_round_seconds
+            self._shortest_round_seconds = seconds if shortest is None else min(seconds, shortest)
+        self._began = now
+        return launched, candidates

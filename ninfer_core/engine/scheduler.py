@@ -162,8 +162,13 @@ class Scheduler:
 
     def next_unit(self) -> PrefillChunk | ControlCommit | DecodeRound | None:
         """The unit to run now; None when nothing has a row."""
+        unit = self.peek_unit()
+        self._single_row_last = unit is not None and not isinstance(unit, DecodeRound)
+        return unit
+
+    def peek_unit(self) -> PrefillChunk | ControlCommit | DecodeRound | None:
+        """What `next_unit` would give."""
         single = None if self._ready and self._single_row_last else self._single_row_unit()
-        self._single_row_last = single is not None
         if single is not None:
             return single
         return DecodeRound(tuple(self._ready)) if self._ready else None
@@ -175,6 +180,8 @@ class Scheduler:
         if staged is None:
             return None
         left = staged.prompt_tokens - staged.prefilled_tokens
+        if not left:
+            return None  # its last chunk is on the device
         tokens = min(left, self._prefill_chunk)
         return PrefillChunk(staged, tokens, tokens == left)
 

@@ -109,6 +109,17 @@ class OutputSession:
         return SessionStep(1, self._drain(), None)
 
     @property
+    def ends_at_next(self) -> bool:
+        """Whether the next candidate is certainly the last one taken."""
+        return self.output_tokens + 1 >= self._limit
+
+    @property
+    def may_need_control_at_next(self) -> bool:
+        """Whether the next candidate may spend the thinking budget."""
+        budget = self._thinking_budget
+        return budget is not None and self.model_thinking_tokens + 1 >= budget and self._decoder.channel == "reasoning"
+
+    @property
     def _thinking_is_over(self) -> bool:
         """The budget is spent and the model has not closed its thinking itself."""
         return self.model_thinking_tokens == self._thinking_budget and self._decoder.channel == "reasoning"

@@ -65,14 +65,20 @@ class Program(Protocol):
     candidates, of which the next call says how many were taken. Closing a row drops whatever was not folded.
 
     Units are launched and run in that order; launching does not wait for the device. They are collected in the same
-    order, at most MOST_IN_FLIGHT of them stand uncollected, and a unit that yields candidates is collected before
-    anything else is launched. A row may be closed while its units are in flight: what they yield for it means
-    nothing then.
+    order, and at most MOST_IN_FLIGHT of them stand uncollected. A unit that yields candidates is collected before the
+    next unit of any of its rows, with one exception: where a round `goes_ahead`, its rows may be in a next round before
+    it has been collected, which then takes the one candidate of each. A row for which that turns out to be wrong has
+    to be closed. A row may be closed while its units are in flight: what they yield for it means nothing then.
     """
 
     @property
     def runs_ahead(self) -> bool:
         """Whether launching returns before the work is done."""
+        ...
+
+    @property
+    def goes_ahead(self) -> bool:
+        """Whether every round yields exactly one candidate for a row, and the next may be launched right behind it."""
         ...
 
     def open_row(self, setup: RowSetup) -> int | None:

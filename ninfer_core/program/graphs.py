@@ -13,11 +13,12 @@ from ninfer_core.program.rounds import Rounds
 @dataclass(frozen=True, slots=True)
 class _Captured:
     graph: torch.cuda.CUDAGraph
-    sent: torch.Tensor
+    candidates: torch.Tensor
 
 
 class CapturedRounds:
-    """Implements Rounds with what `capture_rounds` has captured. All graphs share the memory of their temporaries."""
+    """Implements Rounds with what `capture_rounds` has captured. All graphs share the memory of their temporaries,
+    so the candidates of one are gone with the next."""
 
     def __init__(self, captured: Mapping[int, _Captured]) -> None:
         self._captured = captured
@@ -25,7 +26,7 @@ class CapturedRounds:
     def run(self, rows: int, context_tokens: int) -> torch.Tensor:
         captured = self._captured[rows]
         captured.graph.replay()
-        return captured.sent
+        return captured.candidates
 
 
 def capture_rounds(rounds: Rounds, most_rows: int, max_context: int) -> CapturedRounds:
@@ -36,6 +37,6 @@ def capture_rounds(rounds: Rounds, most_rows: int, max_context: int) -> Captured
     for rows in range(most_rows, 0, -1):  # the largest first: the others find room in what it took
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-            sent = rounds.run(rows, max_context)
-        captured[rows] = _Captured(graph, sent)
+            candidates = rounds.run(rows, max_context)
+        captured[rows] = _Captured(graph, candidates)
     return CapturedRounds(captured)

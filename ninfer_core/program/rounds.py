@@ -23,7 +23,7 @@ from ninfer_core.program.transfer import Transfer
 class Rounds(Protocol):
     def run(self, rows: int, context_tokens: int) -> torch.Tensor:
         """Launch a round of the first `rows` rows of the round inputs, none of which reaches beyond `context_tokens`:
-        -> candidates int64 [rows, columns], sent to the host (`Transfer.send`)."""
+        -> candidates int64 [rows, columns], on the device; what is launched after the next round may not find them."""
         ...
 
 
@@ -63,11 +63,11 @@ class LaunchedRounds:
             state=RecurrentState(self._pools.state, self._pools.records, begun.slots, begun.lengths, begun.folded),
         )
         hidden = self._model.decode(batch)
-        return self.sample(hidden.flatten(0, 1), begun.slots, begun.chosen_positions.flatten())
+        return self.choose(hidden.flatten(0, 1), begun.slots, begun.chosen_positions.flatten())
 
-    def sample(self, hidden: torch.Tensor, slots: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    def choose(self, hidden: torch.Tensor, slots: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """hidden [rows · columns, hidden_size], positions [rows · columns] of the tokens to choose -> candidates
-        int64 [rows, columns], sent to the host and kept in the rows' buffers."""
+        int64 [rows, columns], kept in the rows' buffers as well."""
         buffers = self._pools.rows
         tokens = self.sampler.sample(
             self._model.logits(hidden),
@@ -78,4 +78,4 @@ class LaunchedRounds:
             self._token_domain,
             buffers.candidates,
         )
-        return self._transfer.send(tokens.view(slots.shape[0], -1))
+        return tokens.view(slots.shape[0], -1)

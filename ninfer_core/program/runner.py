@@ -2,7 +2,7 @@
 
 Between units the device holds, for every open row: its pages and state slot, its sampler, the candidates of its last
 unit. A decode round is told N of each row and begins by folding exactly that much, so committed state never holds a
-token that was not taken. Each round takes what it is told from host memory, and sends its candidates back there.
+token that was not taken. Each round takes one copy to the device and one back.
 """
 
 from __future__ import annotations
@@ -87,6 +87,10 @@ class DeviceProgram(UnitByUnit):
         return self._device.type == "cuda"
 
     @property
+    def goes_ahead(self) -> bool:
+        return self.runs_ahead and self._columns == 1
+
+    @property
     def open_rows(self) -> int:
         return len(self._rows)
 
@@ -120,12 +124,12 @@ class DeviceProgram(UnitByUnit):
             return self._transfer.done()
         assert state.length == state.setup.prompt_tokens, "the last chunk ends before the prompt does"
         slots = self._slots(row)
-        candidates = self._launched.sample(hidden[:, -1], slots, length)
+        candidates = self._launched.choose(hidden[:, -1], slots, length)
         self._pools.rows.lengths.index_copy_(0, slots, length)
         state.offered = 1
         if self._workspace is not None:
             self._workspace.check()
-        return self._transfer.yielded(candidates)
+        return self._transfer.send(candidates)
 
     @torch.inference_mode()
     def launch_decode(self, rows: Sequence[RowRound]) -> Unit:
@@ -138,8 +142,8 @@ class DeviceProgram(UnitByUnit):
             state.in_flight = True
             state.offered = self._columns
             context_tokens = max(context_tokens, state.length + self._columns)
-        self._transfer.round_inputs[:, : len(inputs)] = torch.tensor(inputs).T
-        return self._transfer.yielded(self._rounds.run(len(rows), context_tokens))
+        self._transfer.tell_round(inputs)
+        return self._transfer.send(self._rounds.run(len(rows), context_tokens))
 
     @torch.inference_mode()
     def launch_control(self, row: RowRound, token_ids: Sequence[int]) -> Unit:

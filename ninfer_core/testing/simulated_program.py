@@ -61,8 +61,8 @@ def answer_token(seed: int, position: int) -> int:
 
 @dataclass(slots=True)
 class _Row:
-    """`offered` is what the row's last unit yielded; `uncollected` is whether nobody has seen that yet; `taken` how
-    many tokens of the answer have been folded; `passed_over` is whether a round went on without this row, which then
+    """`offered` is what the row's last unit yielded; `uncollected` how many units nobody has seen yet; `taken` how many
+    tokens of the answer have been folded; `passed_over` is whether a round went on without this row, which then
     has to be told something else. `rounds_waited` and `singles_waited` are the units of others that have run since this
     row's last one: rounds, and units for one row.
     """
@@ -72,7 +72,7 @@ class _Row:
     prefilled: int = 0
     taken: int = 0
     offered: tuple[int, ...] = ()
-    uncollected: bool = False
+    uncollected: int = 0
     passed_over: bool = False
     rounds_waited: int = 0
     singles_waited: int = 0
@@ -101,6 +101,10 @@ class SimulatedProgram(UnitByUnit):
         self._random = random.Random(self.seed)
 
     @property
+    def goes_ahead(self) -> bool:
+        return self.columns == 1
+
+    @property
     def open_rows(self) -> int:
         return len(self._rows)
 
@@ -126,16 +130,17 @@ class SimulatedProgram(UnitByUnit):
         assert (state.prefilled == state.setup.prompt_tokens) == last, "`last` must mark the end of the prompt"
         if last:
             self._offer(state, (answer_token(state.setup.sampling.seed, 0),))
-        return self._launched([state], (state.offered,))
+        return self._launched([state] if last else [], (state.offered,))
 
     def launch_decode(self, rows: Sequence[RowRound]) -> Unit:
         self._unit("decode")
         assert rows, "an empty round"
         in_round = {each.row for each in rows}
         assert len(in_round) == len(rows), "a row twice in one round"
-        ready = {row for row, state in self._rows.items() if state.offered and not state.uncollected}
-        assert in_round <= ready, "a round has ready rows only"
-        for row in ready - in_round:
+        ready = {row for row, state in self._rows.items() if state.offered}
+        known = {row for row in ready if not self._rows[row].uncollected}
+        assert in_round <= (ready if self.goes_ahead else known), "a round has ready rows only"
+        for row in known - in_round:
             self._rows[row].passed_over = True
         for row in in_round:
             assert self._rows[row].singles_waited <= 1, f"row {row} was ready for more than one unit of another row"
@@ -171,7 +176,7 @@ class SimulatedProgram(UnitByUnit):
 
     def _offer(self, state: _Row, tokens: tuple[int, ...]) -> None:
         state.offered = tokens
-        state.uncollected = True
+        state.uncollected += 1
 
     def _launched(self, states: Sequence[_Row], candidates: Candidates) -> Unit:
         """Known at once, and told to whoever collects the units in their order."""
@@ -184,7 +189,7 @@ class SimulatedProgram(UnitByUnit):
             if unit == self.fail_at_unit:
                 raise RuntimeError("the simulated device has failed")
             for state in states:
-                state.uncollected = False
+                state.uncollected -= 1
             return candidates
 
         return collect
@@ -207,7 +212,8 @@ class SimulatedProgram(UnitByUnit):
         assert len(self._rows) + self.slots.free_slots == self.slots.slots
 
     def _take(self, state: _Row, accepted: int) -> None:
-        assert not state.uncollected, "candidates are taken that nobody has seen"
+        known = not state.uncollected or (self.goes_ahead and accepted == 1)
+        assert known, "candidates are taken that nobody has seen"
         assert 1 <= accepted <= len(state.offered), f"N = {accepted} of {len(state.offered)} candidates"
         state.taken += accepted
 
@@ -220,7 +226,6 @@ class SimulatedProgram(UnitByUnit):
 
     def _unit(self, kind: str) -> None:
         assert not self.closed, "a unit after close"
-        assert not any(state.uncollected for state in self._rows.values()), "a unit before it is known what to take"
         self.units += 1
         self.kinds.append(kind)
 

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
+
 from ninfer_core.api.service import Admitted, Finished, Progress, TextDelta
 from ninfer_core.engine.engine import Engine
 from ninfer_core.engine.messages import EngineMessage, Event, Shutdown, Submit, pack_token_ids
@@ -21,13 +23,23 @@ from ninfer_core.testing.simulated_program import (
 )
 
 
+class OneByOne(SimulatedProgram):
+    """Has to be told what is taken of a round before the next one."""
+
+    @property
+    def goes_ahead(self) -> bool:
+        return False
+
+
 class Diary:
     """Who did what, in order: `launch` and `collect` with the kind of the unit, `tell` with the kind of the event."""
 
-    def __init__(self, **capacities: int) -> None:
+    def __init__(self, *, ahead: bool, **capacities: int) -> None:
         self.lines: list[tuple[str, str]] = []
         plan = simulated_plan(**capacities)
         program = simulated_program(plan)
+        if not ahead:
+            program = OneByOne(pages=program.pages, slots=program.slots)
         self.bench = Bench(plan, program)
         self._watch(program)
         publish = self.bench.engine._publication._publish
@@ -65,25 +77,24 @@ class Diary:
         return [line for line in self.lines if line[0] != "tell"]
 
 
-def test_the_device_has_its_next_unit_before_anything_is_told() -> None:
-    diary = Diary()
+@pytest.mark.parametrize("ahead", [False, True])
+def test_the_device_has_its_next_unit_before_anything_is_told(ahead: bool) -> None:
+    diary = Diary(ahead=ahead)
     seed = next(seed for seed in range(1000) if all(answer_token(seed, place) < 128 for place in range(6)))
     diary.bench.submit(prompt_tokens=10, max_output_tokens=6, seed=seed)
     while not diary.bench.observer.last:
         diary.step()
     kinds = [line for line in diary.lines if line != ("tell", "Progress")]
-    assert kinds == [
-        ("launch", "prefill"),
-        ("tell", "Admitted"),
-        ("collect", "prefill"),
-        *(line for _ in range(5) for line in (("launch", "decode"), ("tell", "TextDelta"), ("collect", "decode"))),
-        ("tell", "TextDelta"),
-        ("tell", "Finished"),
-    ]
+    first = [("launch", "prefill"), ("tell", "Admitted"), ("collect", "prefill"), ("launch", "decode")]
+    round_of_its_turn = [("tell", "TextDelta"), ("collect", "decode"), ("launch", "decode")]
+    last = [("tell", "TextDelta"), ("collect", "decode"), ("tell", "TextDelta"), ("tell", "Finished")]
+    if ahead:  # each round is put behind the one that runs, and none behind the one that is certainly the last
+        round_of_its_turn = [("tell", "TextDelta"), ("launch", "decode"), ("collect", "decode")]
+    assert kinds == [*first, *(4 * round_of_its_turn), *last]
 
 
 def test_a_chunk_and_the_round_behind_it_are_in_line_together() -> None:
-    diary = Diary(max_context=1024, kv_pages=32)
+    diary = Diary(ahead=False, max_context=1024, kv_pages=32)
     diary.bench.submit(prompt_tokens=10, max_output_tokens=60, seed=2)
     diary.step(2)
     diary.bench.submit(prompt_tokens=500, max_output_tokens=1)

@@ -51,6 +51,7 @@ class ScriptedProgram(UnitByUnit):
     """
 
     runs_ahead = True
+    goes_ahead = False
 
     def __init__(
         self,
