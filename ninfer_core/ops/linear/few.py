@@ -11,7 +11,7 @@ import triton
 from ninfer_core.ops.linear.kernels.few_rows import few_rows
 from ninfer_core.ops.linear.matrix import DenseMatrix, Fp8Matrix, Matrix
 from ninfer_core.ops.linear.reference import Norm
-from ninfer_core.ops.linear.tiles import Form, Tile, form_of
+from ninfer_core.ops.linear.tiles import APART, Form, Tile, form_of
 from ninfer_core.ops.rms_norm.triton import rms_norm
 
 
@@ -52,11 +52,11 @@ def linear_few_rows(
     counters [at least blocks of outputs] int32 are zero, and are so again afterwards.
     """
     rows, inputs = x.shape
-    if norm is not None and (tile.norm_apart or not isinstance(matrix, DenseMatrix)):
-        x, norm = rms_norm(x, norm.weight, norm.epsilon), None
     width = matrix.outputs // 2 if gated else matrix.outputs
     blocks = triton.cdiv(width, tile.outputs)
-    splits = tile.splits(inputs, width) if norm is None else 1
+    splits = tile.splits(inputs, width)
+    if norm is not None and (tile.norm == APART or splits > 1 or not isinstance(matrix, DenseMatrix)):
+        x, norm = rms_norm(x, norm.weight, norm.epsilon), None
     assert splits == 1 or blocks <= counters.shape[0]
     y = x.new_empty(rows, width)
     given = parts(matrix)
@@ -87,7 +87,7 @@ def linear_few_rows(
         INPUTS=tile.inputs,
         SPLITS=splits,
         STAGES=tile.stages,
-        ASSEMBLY=x.is_cuda,
+        ASSEMBLY=x.dtype == torch.bfloat16,
         DEPENDENT=x.is_cuda,
         **options,
     )

@@ -12,6 +12,8 @@ from ninfer_core.ops.workspace.linear import LEAST_SHARE, MOST_SHARES
 
 Form = Literal["dense", "fp8", "fp8_groups", "nvfp4"]
 """Formats as the kernel tells them apart."""
+FUSED: Literal["fused"] = "fused"
+APART: Literal["apart"] = "apart"
 ROW_CLASSES = (8, 16, 32, 64, 128)
 """Rows of x that a dot has, padding included."""
 
@@ -21,7 +23,8 @@ class Tile:
     """Outputs of a program (of gate and of up, where gated), inputs at once, blocks under way, and its warps.
 
     Where fewer blocks of outputs than half of `programs` are there, programs share the inputs of a block, each at least
-    `LEAST_SHARE`. `norm_apart`: a norm is a launch of its own, as it always is where weights are in codes.
+    `LEAST_SHARE`. A `norm` apart is a launch of its own, as it always is where weights are in codes or programs share
+    inputs.
     """
 
     outputs: int
@@ -29,7 +32,7 @@ class Tile:
     stages: int
     warps: int
     programs: int = 0
-    norm_apart: bool = False
+    norm: Literal["fused", "apart"] = FUSED
 
     def splits(self, inputs: int, width: int) -> int:
         """Programs among which the inputs of a block of outputs are shared."""
@@ -49,11 +52,11 @@ Tiles = Mapping[tuple[Form, int], Row]
 
 H200: Tiles = MappingProxyType(
     {
-        ("dense", 8): Row(Tile(64, 128, 4, 2), Tile(32, 128, 3, 1), Tile(16, 256, 4, 1)),
-        ("dense", 16): Row(Tile(64, 128, 3, 4), Tile(64, 128, 2, 4), Tile(64, 128, 3, 4, 264)),
-        ("dense", 32): Row(Tile(64, 128, 3, 4), Tile(64, 64, 3, 4), Tile(64, 128, 4, 4, 264)),
-        ("dense", 64): Row(Tile(64, 128, 3, 4), Tile(64, 64, 3, 4), Tile(64, 128, 3, 4, 264)),
-        ("dense", 128): Row(Tile(128, 64, 4, 8), Tile(64, 64, 3, 4), Tile(128, 64, 4, 8, 132)),
+        ("dense", 8): Row(Tile(64, 128, 4, 2, 264), Tile(32, 128, 3, 1), Tile(16, 256, 4, 1)),
+        ("dense", 16): Row(Tile(64, 128, 3, 4, 264, APART), Tile(64, 128, 2, 4, 0, APART), Tile(64, 128, 3, 4, 264)),
+        ("dense", 32): Row(Tile(64, 128, 3, 4, 264, APART), Tile(64, 64, 3, 4, 0, APART), Tile(64, 128, 4, 4, 264)),
+        ("dense", 64): Row(Tile(64, 128, 3, 4, 264, APART), Tile(64, 64, 3, 4, 0, APART), Tile(64, 128, 3, 4, 264)),
+        ("dense", 128): Row(Tile(128, 64, 4, 8, 132, APART), Tile(64, 64, 3, 4, 0, APART), Tile(128, 64, 4, 8, 132)),
         ("fp8", 8): Row(Tile(64, 256, 3, 4, 528), Tile(64, 128, 3, 4, 528), Tile(64, 128, 4, 4, 528)),
         ("fp8", 16): Row(Tile(64, 256, 3, 4, 528), Tile(64, 128, 3, 4, 528), Tile(64, 128, 4, 4, 528)),
         ("fp8", 32): Row(Tile(64, 128, 3, 4, 528), Tile(64, 128, 3, 4), Tile(64, 128, 3, 4, 528)),

@@ -8,8 +8,8 @@ import torch
 
 from ninfer_core.ops.linear.few import linear_few_rows
 from ninfer_core.ops.linear.many import linear_many_rows
-from ninfer_core.ops.linear.matrix import Matrix
-from ninfer_core.ops.linear.reference import Norm
+from ninfer_core.ops.linear.matrix import NVFP4_BLOCK, DenseMatrix, Matrix
+from ninfer_core.ops.linear.reference import Norm, linear
 from ninfer_core.ops.linear.tiles import Tiles, padded_class, tile_of
 
 
@@ -41,6 +41,8 @@ class TritonLinear:
         padded = padded_class(max(rows, row_class))
         if rows == 0:
             y = x.new_empty(0, width)
+        elif not _takes(matrix) or (padded is None and row_class > rows):
+            y = linear(flat, matrix, row_class, norm=norm, residual=flat_residual, gated=gated)
         elif padded is None or (row_class == 0 and rows > self.most_rows):
             y = linear_many_rows(flat, matrix, norm=norm, residual=flat_residual, gated=gated)
         else:
@@ -49,3 +51,8 @@ class TritonLinear:
                 flat, matrix, tile, padded, self.counters, norm=norm, residual=flat_residual, gated=gated
             )
         return y.view(*x.shape[:-1], width)
+
+
+def _takes(matrix: Matrix) -> bool:
+    """Whether the kernels can read the matrix: rows of codes start where a vector of them can be loaded."""
+    return isinstance(matrix, DenseMatrix) or matrix.inputs % NVFP4_BLOCK == 0

@@ -200,7 +200,9 @@ def few_rows(
         sums *= (tl.load(scales) * REST)[:, None]
         if GATED:
             ups *= (tl.load(scales + up) * REST)[:, None]
-    root = tl.rsqrt(tl.sum(squares, 0) / inputs + epsilon)
+    root = tl.sum(squares, 0)
+    if NORM:
+        root = tl.rsqrt(root / inputs + epsilon)
     live = output_live[:, None] & row_live[None, :]
     target = row[None, :] * width + output[:, None]
     if SPLITS == 1:
