@@ -14,9 +14,11 @@ import torch
 from ninfer_core.api import ForwardBatch, HeadNorms, Kernels, RecurrentState, Rotation
 from ninfer_core.ops import delta_mixer, moe
 from ninfer_core.ops import linear as linear_op
+from ninfer_core.ops import rms_norm as rms_norm_op
 from ninfer_core.ops.delta_mixer import DeltaMixer, MixerColumns, MixerState, MixerWeights
 from ninfer_core.ops.linear import Linear, Norm
 from ninfer_core.ops.moe import ExpertWeights
+from ninfer_core.ops.rms_norm import RmsNorm
 from ninfer_models.qwen_hybrid.config import Experts, QwenHybridConfig
 from ninfer_models.qwen_hybrid.geometry import COLUMN, DECAY, KEY, RECURRENT, UPDATE
 from ninfer_models.qwen_hybrid.resident import layer_prefix
@@ -28,6 +30,7 @@ class Routes:
     """The operations of one device, chosen once."""
 
     linear: Linear
+    rms_norm: RmsNorm
     mixer: DeltaMixer
     experts: moe.FeedForward
 
@@ -35,6 +38,7 @@ class Routes:
 def select_routes(device: torch.device, kernels: Kernels) -> Routes:
     return Routes(
         linear=linear_op.select(device, kernels),
+        rms_norm=rms_norm_op.select(device, kernels),
         mixer=delta_mixer.select(device, kernels),
         experts=moe.select(device, kernels),
     )
@@ -86,7 +90,7 @@ class DeltaNet:
         self, config: QwenHybridConfig, weights: Weights, layer: int, state_layer: int, routes: Routes
     ) -> None:
         ours = layer_prefix(layer)
-        self._linear, self._mixer = routes.linear, routes.mixer
+        self._linear, self._rms_norm, self._mixer = routes.linear, routes.rms_norm, routes.mixer
         self._norm = Norm(weights.tensors[f"{ours}input_norm"], config.norm_epsilon)
         joined = weights.matrices.get(f"{ours}qkv_z_b_a")
         # The gates stand apart where the artifact has them in another form than the rest.
@@ -108,7 +112,7 @@ class DeltaNet:
         self._conv_channels, self._heads = config.conv_channels, config.value_heads
 
     def __call__(self, x: torch.Tensor, run: Pass) -> torch.Tensor:
-        projected = [self._linear(x, matrix, run.row_class, norm=self._norm) for matrix in self._project_in]
+        projected = self._project(x, run.row_class)
         wide, gates = projected[0], projected[-1][..., -2 * self._heads :]
         columns = MixerColumns(
             qkv=wide[..., : self._conv_channels],
@@ -123,6 +127,13 @@ class DeltaNet:
         else:
             mixed = self._mixer.decode(columns, self._weights, *which, state.accepted)
         return self._linear(mixed, self._project_out, run.row_class, residual=x)
+
+    def _project(self, x: torch.Tensor, row_class: int) -> list[torch.Tensor]:
+        """The norm is part of a single product, and taken once where there are two."""
+        if len(self._project_in) == 1:
+            return [self._linear(x, self._project_in[0], row_class, norm=self._norm)]
+        normed = self._rms_norm(x, self._norm.weight, self._norm.epsilon)
+        return [self._linear(normed, matrix, row_class) for matrix in self._project_in]
 
 
 class DenseFeedForward:
