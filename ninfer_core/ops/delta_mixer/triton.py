@@ -7,11 +7,16 @@ from dataclasses import dataclass
 import torch
 
 from ninfer_core.ops.delta_mixer.kernels.chunks import convolve_kernel, solve_kernel
-from ninfer_core.ops.delta_mixer.kernels.decode import decode_kernel, fold_kernel
+from ninfer_core.ops.delta_mixer.kernels.decode import decode_kernel
+from ninfer_core.ops.delta_mixer.kernels.fold import fold_kernel
 from ninfer_core.ops.delta_mixer.kernels.sequence import read_kernel, scan_kernel
+from ninfer_core.ops.delta_mixer.kernels.verify import verify_kernel
 from ninfer_core.ops.delta_mixer.reference import ReferenceMixer
 from ninfer_core.ops.delta_mixer.values import MixerColumns, MixerState, MixerWeights
 from ninfer_core.ops.workspace.gated_delta import CHUNK_COLUMNS
+
+MATRIX_ROWS = 16
+"""Rows that a matrix instruction takes at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +25,11 @@ class Launch:
     measuring.
 
     `decode_ahead` is how many programs of a decode kernel run at once, 0 for no prefetching. `convolve_tile` is how
-    many columns one program of the convolution takes. `scan_part` is how many value dimensions one of the scan
-    takes, `memory_every` how many chunks share a memory that it leaves; `scan_stages` and `read_stages` are how many
-    chunks a loop has under way. `interpreted` computes products in float32, which also takes float32 activations.
-    `dependent` is whether a decode kernel may begin before the projection it reads has ended (programmatic dependent
-    launch).
+    many columns one program of the convolution takes. `scan_parts` are the value dimensions that one program of the
+    scan may take, `memory_every` is how many chunks share a memory that it leaves; `scan_stages` and `read_stages` are
+    how many chunks a loop has under way. `interpreted` computes products in float32, which also takes float32
+    activations. `dependent` is whether a decode kernel may begin before the projection it reads has ended
+    (programmatic dependent launch).
     """
 
     decode_warps: int
@@ -36,11 +41,13 @@ class Launch:
     solve_warps: int
     solve_registers: int
     scan_warps: int
-    scan_part: int
+    scan_parts: tuple[int, int]
     scan_stages: int
     memory_every: int
     read_stages: int
     read_warps: int
+    read_registers: int
+    multiprocessors: int
     dependent: bool
     interpreted: bool
 
@@ -52,8 +59,10 @@ class TritonMixer:
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
         self._reference = ReferenceMixer()
-        self._decode_options = _options(launch.decode_registers, launch.dependent)
-        self._solve_options = _options(launch.solve_registers, False)
+        self._decode_options = _options(launch.decode_warps, launch.decode_registers, launch.dependent)
+        self._verify_options = _options(launch.decode_warps, 0, launch.dependent)
+        self._solve_options = _options(launch.solve_warps, launch.solve_registers, False)
+        self._read_options = _options(launch.read_warps, launch.read_registers, False)
         self._precision = "ieee" if launch.interpreted else "tf32"
 
     def prefill(
@@ -66,8 +75,9 @@ class TritonMixer:
         lengths: torch.Tensor,
     ) -> torch.Tensor:
         """See the package."""
-        wide = columns.qkv.dtype == torch.float32 and not self._launch.interpreted
-        if wide or not _fits(weights):
+        if not self._launch.interpreted and (columns.qkv.dtype == torch.float32 or _narrow(weights)):
+            return self._reference.prefill(columns, weights, state, layer, slots, lengths)
+        if not _fits(weights):
             return self._reference.prefill(columns, weights, state, layer, slots, lengths)
         rows, count = columns.qkv.shape[:2]
         chunks = -(-count // CHUNK_COLUMNS)
@@ -122,7 +132,6 @@ class TritonMixer:
             chunks,
             **_heads(weights),
             PRECISION=self._precision,
-            num_warps=self._launch.solve_warps,
             **self._solve_options,
         )
 
@@ -137,7 +146,9 @@ class TritonMixer:
         solved: _Solved,
     ) -> None:
         rows, count = columns.qkv.shape[:2]
-        part = min(self._launch.scan_part, weights.value_dim)
+        # Narrow parts are faster as long as all of them run at once.
+        narrow, wide = (min(part, weights.value_dim) for part in self._launch.scan_parts)
+        part = narrow if weights.value_width // narrow <= self._launch.multiprocessors else wide
         scan_kernel[(weights.value_dim // part, weights.value_heads, rows)](
             *_strided(columns.qkv),
             solved.key,
@@ -180,7 +191,7 @@ class TritonMixer:
             STAGES=self._launch.read_stages,
             SILU=weights.activation == "silu",
             PRECISION=self._precision,
-            num_warps=self._launch.read_warps,
+            **self._read_options,
         )
         return out
 
@@ -199,28 +210,22 @@ class TritonMixer:
             return self._reference.decode(columns, weights, state, layer, slots, lengths, accepted)
         rows, count = columns.qkv.shape[:2]
         out = torch.empty(rows, count, weights.value_width, dtype=columns.gate.dtype, device=columns.gate.device)
-        decode_kernel[(weights.value_heads, rows)](
-            *_strided(columns.qkv, columns.gate, columns.b, columns.a),
-            weights.conv,
-            weights.a_log,
-            weights.dt_bias,
-            weights.gate_norm,
-            *(x[layer] for x in (state.memory, state.column, state.key, state.update, state.decay)),
-            slots,
-            lengths,
-            accepted,
-            out,
-            weights.epsilon,
-            COLUMNS=count,
-            **_heads(weights),
-            COLUMN_RING=state.column.shape[2],
-            RING=state.key.shape[2],
-            SILU=weights.activation == "silu",
-            AHEAD=self._launch.decode_ahead,
-            DEPENDENT=self._launch.dependent,
-            num_warps=self._launch.decode_warps,
-            **self._decode_options,
-        )
+        of_layer = (x[layer] for x in (state.memory, state.column, state.key, state.update, state.decay))
+        layer_weights = (weights.conv, weights.a_log, weights.dt_bias, weights.gate_norm)
+        behind = (*layer_weights, *of_layer, slots, lengths, accepted, out, weights.epsilon)
+        inputs = _strided(columns.qkv, columns.gate, columns.b, columns.a)
+        grid = (weights.value_heads, rows)
+        rings = {"COLUMN_RING": state.column.shape[2], "RING": state.key.shape[2]}
+        common = _heads(weights) | rings | {"SILU": weights.activation == "silu", "DEPENDENT": self._launch.dependent}
+        if count == 1:
+            ahead = self._launch.decode_ahead
+            one = (each for index, each in enumerate(inputs) if index % 3 != 2)  # no strides over columns
+            decode_kernel[grid](*one, *behind, **common, AHEAD=ahead, **self._decode_options)
+        else:
+            half = max(MATRIX_ROWS // 2, 1 << (count - 1).bit_length())
+            precision = "ieee" if self._launch.interpreted else "tf32x3"
+            numbers = {"COLUMNS": count, "HALF": half, "PRECISION": precision}
+            verify_kernel[grid](*inputs, *behind, **common, **numbers, **self._verify_options)
         return out
 
     def fold(self, state: MixerState, slots: torch.Tensor, lengths: torch.Tensor, accepted: torch.Tensor) -> None:
@@ -280,9 +285,9 @@ class _Solved:
         )
 
 
-def _options(registers: int, dependent: bool) -> dict[str, int | bool]:
+def _options(warps: int, registers: int, dependent: bool) -> dict[str, int | bool]:
     limited: dict[str, int | bool] = {"maxnreg": registers} if registers else {}
-    return limited | ({"launch_pdl": True} if dependent else {})
+    return {"num_warps": warps} | limited | ({"launch_pdl": True} if dependent else {})
 
 
 def _strided(*tensors: torch.Tensor) -> tuple[torch.Tensor | int, ...]:
@@ -301,6 +306,12 @@ def _heads(weights: MixerWeights) -> dict[str, int]:
 
 def _fits(weights: MixerWeights) -> bool:
     return weights.conv.shape[1] == 4 and _power_of_two(weights.key_dim) and _power_of_two(weights.value_dim)
+
+
+def _narrow(weights: MixerWeights) -> bool:
+    """Whether the kernels of a prefill are compiled wrongly: with heads of 32 Triton 3.6 gives numbers that have nothing
+    to do with the input (on an H200, with four warps; right with one, and right from 64 on)."""
+    return min(weights.key_dim, weights.value_dim) < 64
 
 
 def _power_of_two(number: int) -> bool:
