@@ -299,6 +299,23 @@ def test_rounds_of_published_shapes(key_heads: int, value_heads: int, columns: i
 @pytest.mark.gpu
 @on_a_device
 @published
+@pytest.mark.parametrize("columns", [1, 4])
+def test_rounds_of_published_shapes_in_16_bits(key_heads: int, value_heads: int, columns: int) -> None:
+    device = torch.device("cuda")
+    scene = Scene(Shape(key_heads, value_heads, 128, 128, columns), device, [0, 2], dtype=torch.bfloat16)
+    mixer, accepted = select(device, "auto"), [0, 0]
+    for turn in range(columns + 3):
+        columns_of_turn = scene.columns(columns)
+        out = scene.decode(mixer, columns_of_turn, accepted)
+        accepted = [(turn + row) % (columns + 1) for row in range(2)]
+        for row, slot in enumerate(ROWS):
+            BF16_DELTA_RULE.check(scene.state.memory[LAYER, slot], scene.sequences[row].memory)
+            BF16_DELTA_RULE.check(out[row], scene.oracle(row, columns_of_turn, accepted[row]))
+
+
+@pytest.mark.gpu
+@on_a_device
+@published
 def test_prefill_of_published_shapes(key_heads: int, value_heads: int) -> None:
     device = torch.device("cuda")
     mixer = select(device, "auto")

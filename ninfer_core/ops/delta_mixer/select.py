@@ -55,6 +55,7 @@ def launch(interpreted: bool = False) -> Launch:
         decode_warps=4,
         decode_registers=0 if interpreted else 168,
         decode_ahead=0,
+        verify_warps=4,
         fold_warps=8,
         convolve_warps=4,
         convolve_tile=32,

@@ -35,6 +35,7 @@ class Launch:
     decode_warps: int
     decode_registers: int
     decode_ahead: int
+    verify_warps: int
     fold_warps: int
     convolve_warps: int
     convolve_tile: int
@@ -60,7 +61,7 @@ class TritonMixer:
         self._launch = launch
         self._reference = ReferenceMixer()
         self._decode_options = _options(launch.decode_warps, launch.decode_registers, launch.dependent)
-        self._verify_options = _options(launch.decode_warps, 0, launch.dependent)
+        self._verify_options = _options(launch.verify_warps, 0, launch.dependent)
         self._solve_options = _options(launch.solve_warps, launch.solve_registers, False)
         self._read_options = _options(launch.read_warps, launch.read_registers, False)
         self._precision = "ieee" if launch.interpreted else "tf32"
@@ -223,7 +224,9 @@ class TritonMixer:
             decode_kernel[grid](*one, *behind, **common, AHEAD=ahead, **self._decode_options)
         else:
             half = max(MATRIX_ROWS // 2, 1 << (count - 1).bit_length())
-            precision = "ieee" if self._launch.interpreted else "tf32x3"
+            # tf32 rounds keys and memory a quarter as much as 16 bits round what they were made from.
+            exact = "ieee" if self._launch.interpreted else "tf32x3"
+            precision = exact if columns.qkv.dtype == torch.float32 else "tf32"
             numbers = {"COLUMNS": count, "HALF": half, "PRECISION": precision}
             verify_kernel[grid](*inputs, *behind, **common, **numbers, **self._verify_options)
         return out
@@ -309,8 +312,8 @@ def _fits(weights: MixerWeights) -> bool:
 
 
 def _narrow(weights: MixerWeights) -> bool:
-    """Whether the kernels of a prefill are compiled wrongly: with heads of 32 Triton 3.6 gives numbers that have nothing
-    to do with the input (on an H200, with four warps; right with one, and right from 64 on)."""
+    """Whether the kernels of a prefill are compiled wrongly: with heads of 32 Triton 3.6 gives numbers that have
+    nothing to do with the input (on an H200, with four warps; right with one, and right from 64 on)."""
     return min(weights.key_dim, weights.value_dim) < 64
 
 
