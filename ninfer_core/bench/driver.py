@@ -1,4 +1,4 @@
-"""Drives a program by hand, as the engine does: one unit collected, the next launched."""
+"""Drives a program by hand, with as many units in flight as the engine has."""
 
 from __future__ import annotations
 
@@ -72,17 +72,27 @@ class Driver:
 
     def round(self, rows: Sequence[int]) -> list[int]:
         """One round; -> a token of each row."""
-        units = self._program.launch_decode([RowRound(row=row, accepted=1) for row in rows])
-        return [candidates[0] for candidates in units()]
+        return [candidates[0] for candidates in self._launch(rows)()]
 
     def rounds(self, rows: Sequence[int], count: int) -> list[float]:
-        """`count` rounds; -> seconds of each, from one result to the next."""
-        seconds = []
-        for _ in range(count):
-            begin = time.perf_counter()
-            self.round(rows)
-            seconds.append(time.perf_counter() - begin)
+        """`count` rounds; -> seconds of each, from one result to the next. Where the program goes ahead, the next round
+        is launched before the result of the one that runs is there, as the engine does."""
+        most = MOST_IN_FLIGHT if self._program.goes_ahead else 1
+        flight: deque[Unit] = deque()
+        seconds: list[float] = []
+        launched, begin = 0, time.perf_counter()
+        while len(seconds) < count:
+            while launched < count and len(flight) < most:
+                flight.append(self._launch(rows))
+                launched += 1
+            flight.popleft()()
+            end = time.perf_counter()
+            seconds.append(end - begin)
+            begin = end
         return seconds
+
+    def _launch(self, rows: Sequence[int]) -> Unit:
+        return self._program.launch_decode([RowRound(row=row, accepted=1) for row in rows])
 
     def close(self, rows: Sequence[int]) -> None:
         for row in rows:

@@ -11,6 +11,7 @@ from ninfer_core.api.frontend import OutputVocabulary
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.bench.cases import EngineCases, Measured, measure_cases
 from ninfer_core.bench.driver import CONTEXT_PROMPT_TOKENS, Driver
+from ninfer_core.bench.floor import experts_of
 from ninfer_core.bench.host_share import exposed_share
 from ninfer_core.bench.invariance import Mixes, check_invariance
 from ninfer_core.bench.machine import machine_of
@@ -118,7 +119,8 @@ def _compared(options: ServeOptions, registry: PluginRegistry, gathered: Gathere
     if not gathered:
         return []
     with started(msgspec.structs.replace(options, kernels="reference"), registry) as reference:
-        limits, driver = tolerances(reference.plan, options.weights or "bf16"), Driver(reference)
+        experts = experts_of(reference.header.config) is not None
+        limits, driver = tolerances(reference.plan, options.weights or "bf16", experts), Driver(reference)
         own = msgspec.structs.replace(
             compare(driver, reference, gathered[0][0], gather(driver, reference, gathered[0][0]), limits),
             name="reference against itself",

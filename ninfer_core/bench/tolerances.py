@@ -31,9 +31,15 @@ FP8_ACTIVATIONS = LogitTolerance(error=0.4, agreement=0.99)
 """A prefill of fp8 weights also rounds activations to e4m3, 2^-4 of their size at most."""
 
 
-def tolerances(plan: ExecutionPlan, weights: str) -> tuple[LogitTolerance, LogitTolerance]:
-    """For (prefill, decode) of a plan. `weights` is how its matrices are stored: dense, fp8 or nvfp4."""
-    exact = FLOAT32 if plan.activation_dtype == "float32" else BFLOAT16
-    fp8 = weights == "fp8" and plan.device.kind == "cuda"
+EXPERTS = LogitTolerance(error=0.4, agreement=0.99)
+"""With a router of random weights some experts are nearly tied in every layer, so that a rounding changes which ones are
+chosen: 0.27 measured with 40 layers of random weights."""
+
+
+def tolerances(plan: ExecutionPlan, weights: str, experts: bool) -> tuple[LogitTolerance, LogitTolerance]:
+    """For (prefill, decode) of a plan. `weights` is how its matrices are stored: bf16, fp8 or nvfp4."""
+    if plan.activation_dtype == "float32":
+        return FLOAT32, FLOAT32
     # A row that decodes has its prompt's state behind it, roundings of its prefill included.
-    return (FP8_ACTIVATIONS, FP8_ACTIVATIONS) if fp8 else (exact, exact)
+    found = FP8_ACTIVATIONS if weights == "fp8" else EXPERTS if experts else BFLOAT16
+    return found, found

@@ -9,7 +9,7 @@ import torch
 
 from ninfer_core.ops.sample import CANDIDATES, ReferenceSampler, Sampler, SamplerTable, select
 
-VOCABULARY, DOMAIN = 700, 650  # neither a whole number of groups
+VOCABULARY, DOMAIN = 1100, 1050  # neither a whole number of groups, of which there are more than 64
 SLOTS = 6
 
 
@@ -100,7 +100,7 @@ def test_many_equal_logits_and_best_ones_in_one_group(
 
 
 def test_every_rank_is_drawn(sampler: Sampler, kernel_device: torch.device) -> None:
-    rows, ranks = 64, 8
+    rows, ranks = 40, 5
     logits = torch.randn(1, VOCABULARY).expand(rows, VOCABULARY).contiguous()
     settings = table(rows, temperature=100.0, top_k=ranks, seed=list(range(rows)))
     counts = torch.zeros(rows, VOCABULARY, dtype=torch.int32)
@@ -108,7 +108,7 @@ def test_every_rank_is_drawn(sampler: Sampler, kernel_device: torch.device) -> N
     assert set(tokens.tolist()) == set(logits[0, :DOMAIN].topk(ranks).indices.tolist())
 
 
-@pytest.mark.parametrize("domain", [1, 5, 19, 20, 21, 257])
+@pytest.mark.parametrize("domain", [1, 19, 20, 21, 257])
 def test_small_domains(sampler: Sampler, kernel_device: torch.device, domain: int) -> None:
     logits = torch.randn(SLOTS, VOCABULARY)
     compare(sampler, kernel_device, logits, table(SLOTS, temperature=3.0, seed=list(range(SLOTS))), domain=domain)
@@ -118,7 +118,7 @@ def test_infinite_logits(sampler: Sampler, kernel_device: torch.device) -> None:
     logits = torch.randn(SLOTS, VOCABULARY)
     logits[0, 9:] = float("-inf")
     logits[1, :] = float("-inf")
-    logits[1, 600] = 1.0
+    logits[1, 1000] = 1.0
     compare(sampler, kernel_device, logits, table(SLOTS, temperature=2.0, seed=list(range(SLOTS))))
 
 
