@@ -32,8 +32,8 @@ FP8_ACTIVATIONS = LogitTolerance(error=0.4, agreement=0.99)
 
 
 EXPERTS = LogitTolerance(error=0.4, agreement=0.99)
-"""With a router of random weights some experts are nearly tied in every layer, so that a rounding changes which ones are
-chosen: 0.27 measured with 40 layers of random weights."""
+"""With a router of random weights some experts are nearly tied in every layer, so that a rounding changes which ones
+are chosen: 0.27 measured with 40 layers of random weights."""
 
 
 def tolerances(plan: ExecutionPlan, weights: str, experts: bool) -> tuple[LogitTolerance, LogitTolerance]:
