@@ -163,6 +163,7 @@ class ServeOptions(FrontOptions, frozen=True, kw_only=True):
             "they are tested against.",
             kind="choice",
             choices=("auto", "reference"),
+            metavar="WHICH",
         ),
     ] = "auto"
     no_cuda_graph: Annotated[bool, switch("engine", "OPT-29", "Launch decode rounds without CUDA graphs.")] = False

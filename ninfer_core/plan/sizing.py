@@ -67,13 +67,10 @@ class Sizing:
         """Captured rounds keep their temporaries, which all graphs share, to themselves."""
         if not self.cuda_graphs:
             return LedgerLine(name="graph_allowance", bytes=0, formula="no CUDA graphs")
-        rounds = self._shape(msgspec.structs.replace(capacities, prefill_chunk=1))
-        temporaries = max(self.workspace(rounds), sampling_bytes(self.geometry, rounds))
-        graphs = capacities.max_concurrency
         return LedgerLine(
             name="graph_allowance",
-            bytes=graph_bytes(self.geometry, graphs) + temporaries,
-            formula=f"{graphs} graphs of {self.geometry.layers} layers, and the temporaries of one round",
+            bytes=graph_bytes(self.geometry, self._shape(capacities)),
+            formula=f"{capacities.max_concurrency} captured rounds, and the temporaries of one",
         )
 
     def _shape(self, capacities: Capacities) -> BuildShape:

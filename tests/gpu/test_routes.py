@@ -159,7 +159,8 @@ def test_kernels_agree_with_the_reference(name: str, registry: PluginRegistry) -
             rows.append(row)
         for step in range(16):
             for place, row in enumerate(rows):
-                program._pools.rows.candidates[row, 0] = 1000 * place + 7 * step
+                with torch.inference_mode():
+                    program._pools.rows.candidates[row, 0] = 1000 * place + 7 * step
             program.decode([RowRound(row=row, accepted=1) for row in rows])
         logits.append(torch.cat(recorded[0].logits_rows))
         del program, recorded
