@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import pytest
 import torch
 from torch.nn.functional import softplus
 
 from ninfer_core.ops.delta_mixer import DeltaMixer, MixerColumns, MixerState, MixerWeights, ReferenceMixer, select
+from ninfer_core.ops.workspace import gated_delta
 from ninfer_core.testing.tolerances import BF16_DELTA_RULE, FP32_DELTA_RULE
 
 WIDTH, KEPT, LAYERS, SLOTS = 4, 3, 2, 4
@@ -278,6 +279,22 @@ def test_prefill_of_extreme_columns(mixer: DeltaMixer, kernel_device: torch.devi
     for row, slot in enumerate(ROWS):
         FP32_DELTA_RULE.check(out[row], scene.oracle(row, columns, 66))
         FP32_DELTA_RULE.check(scene.state.memory[LAYER, slot], scene.sequences[row].memory)
+
+
+@pytest.mark.parametrize("tokens", [1, 64, 65, 1024])
+def test_kernels_of_a_prefill_need_no_more_than_the_reference(kernel_device: torch.device, tokens: int) -> None:
+    """The plan counts the reference's bytes for both."""
+    from ninfer_core.ops.delta_mixer.triton import Solved
+
+    like = torch.empty(1, tokens, 10_240, dtype=torch.bfloat16, device="meta")
+    vectors = {"a_log": torch.empty(48), "dt_bias": torch.empty(48), "gate_norm": torch.empty(128)}
+    weights = MixerWeights(
+        conv=torch.empty(10_240, 4), epsilon=1e-6, activation="silu", key_heads=16, key_dim=128, **vectors
+    )
+    solved = Solved.empty(1, -(-tokens // 64), 1, weights, like)
+    used = sum(getattr(solved, each.name).nbytes for each in fields(solved))
+    counted = gated_delta.prefill_bytes(rows=1, columns=tokens, value_heads=48, key_dim=128, value_dim=128)
+    assert used < counted
 
 
 published = pytest.mark.parametrize(

@@ -82,7 +82,7 @@ class TritonMixer:
             return self._reference.prefill(columns, weights, state, layer, slots, lengths)
         rows, count = columns.qkv.shape[:2]
         chunks = -(-count // CHUNK_COLUMNS)
-        solved = _Solved.empty(rows, chunks, self._launch.memory_every, weights, columns.qkv)
+        solved = Solved.empty(rows, chunks, self._launch.memory_every, weights, columns.qkv)
         self._convolve(columns, weights, state, layer, slots, lengths, solved)
         self._solve(columns, weights, solved)
         self._scan(columns, weights, state, layer, slots, lengths, solved)
@@ -96,7 +96,7 @@ class TritonMixer:
         layer: int,
         slots: torch.Tensor,
         lengths: torch.Tensor,
-        solved: _Solved,
+        solved: Solved,
     ) -> None:
         rows, count = columns.qkv.shape[:2]
         chunks, tile = solved.chunks, self._launch.convolve_tile
@@ -118,7 +118,7 @@ class TritonMixer:
             num_warps=self._launch.convolve_warps,
         )
 
-    def _solve(self, columns: MixerColumns, weights: MixerWeights, solved: _Solved) -> None:
+    def _solve(self, columns: MixerColumns, weights: MixerWeights, solved: Solved) -> None:
         rows, count = columns.qkv.shape[:2]
         chunks = solved.chunks
         solve_kernel[(weights.value_heads, chunks, rows)](
@@ -144,7 +144,7 @@ class TritonMixer:
         layer: int,
         slots: torch.Tensor,
         lengths: torch.Tensor,
-        solved: _Solved,
+        solved: Solved,
     ) -> None:
         rows, count = columns.qkv.shape[:2]
         # Narrow parts are faster as long as all of them run at once.
@@ -172,7 +172,7 @@ class TritonMixer:
             num_warps=self._launch.scan_warps,
         )
 
-    def _read(self, columns: MixerColumns, weights: MixerWeights, solved: _Solved) -> torch.Tensor:
+    def _read(self, columns: MixerColumns, weights: MixerWeights, solved: Solved) -> torch.Tensor:
         rows, count = columns.qkv.shape[:2]
         out = torch.empty(rows, count, weights.value_width, dtype=columns.gate.dtype, device=columns.gate.device)
         read_kernel[(weights.value_heads, solved.chunks, rows)](
@@ -256,7 +256,7 @@ class TritonMixer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Solved:
+class Solved:
     """What the kernels of a prefill hand on: see `kernels.chunks` and `kernels.sequence`."""
 
     query: torch.Tensor
@@ -271,7 +271,7 @@ class _Solved:
         return self.base.shape[2] // CHUNK_COLUMNS
 
     @classmethod
-    def empty(cls, rows: int, chunks: int, every: int, weights: MixerWeights, like: torch.Tensor) -> _Solved:
+    def empty(cls, rows: int, chunks: int, every: int, weights: MixerWeights, like: torch.Tensor) -> Solved:
         padded, heads, key_dim, value_dim = (
             chunks * CHUNK_COLUMNS,
             weights.value_heads,
