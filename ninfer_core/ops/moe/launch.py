@@ -53,13 +53,15 @@ def padded_experts(experts: int) -> int:
     return max(LEAST_EXPERTS, 1 << (experts - 1).bit_length())
 
 
-def operands(matrix: Matrix) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, str]:
-    """codes, block scales, scales and the layout as the kernels name it; what a layout lacks is its codes again."""
+def operands(matrix: Matrix, *, words: bool = True) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, str]:
+    """Codes, block scales, scales and the layout as the kernels name it; what a layout lacks is its codes again. Codes
+    come as 16-bit words, unless they are multiplied with codes."""
     if isinstance(matrix, DenseMatrix):
         return matrix.weight, matrix.weight, matrix.weight, "dense"
+    codes = matrix.codes.view(torch.int16) if words else matrix.codes
     if isinstance(matrix, Fp8Matrix):
-        return matrix.codes, matrix.codes, matrix.scale, "fp8" if matrix.scale.shape[-1] == 1 else "fp8_groups"
-    return matrix.codes, matrix.block_scale, matrix.scale, "nvfp4"
+        return codes, codes, matrix.scale, "fp8" if matrix.scale.shape[-1] == 1 else "fp8_groups"
+    return codes, matrix.block_scale, matrix.scale, "nvfp4"
 
 
 def inputs_at_once(block: Block, layout: str) -> int:
@@ -77,7 +79,6 @@ def dot_dtype(x: torch.Tensor) -> Any:
 _DOTS = {
     torch.float32: tl.float32,
     torch.bfloat16: tl.bfloat16,
-    torch.float16: tl.float16,
     torch.float8_e4m3fn: tl.float8e4nv,
 }
 

@@ -135,19 +135,22 @@ class _Run:
         if self._coded:
             assert launch.coded_inner is not None and launch.coded_outer is not None
             inner_block, outer_block = launch.coded_inner, launch.coded_outer
+            assert outer_block.inputs == inner_block.rows // 2, "a group of inner values is a block of inputs"
             groups = triton.cdiv(weights.gate_up.outputs, inner_block.rows)
             inner_scale = torch.empty(self._pairs, groups, device=inner.device)
             formats = ("fp8", "fp8_groups")
         tiles = min(self._pairs, self._pairs // launch.tokens + self._experts)
         self._start(
             grouped_inner_kernel, (triton.cdiv(weights.gate_up.outputs, inner_block.rows), tiles),
-            self._codes, self._scales, *operands(weights.gate_up)[:3], self._order, self._offsets, inner, inner_scale,
+            self._codes, self._scales, *operands(weights.gate_up, words=not self._coded)[:3],
+            self._order, self._offsets, inner, inner_scale,
             HIDDEN=self._hidden, WIDTH=inner.shape[1], TOP_K=self._top_k, X_FORMAT=formats[0],
             **self._tile(inner_block, weights.gate_up),
         )  # fmt: skip
         self._start(
             grouped_outer_kernel, (triton.cdiv(self._hidden, outer_block.rows), tiles),
-            inner, inner_scale, *operands(weights.down)[:3], self._order, self._offsets, self._parts,
+            inner, inner_scale, *operands(weights.down, words=not self._coded)[:3],
+            self._order, self._offsets, self._parts,
             HIDDEN=self._hidden, WIDTH=inner.shape[1], X_FORMAT=formats[1],
             **self._tile(outer_block, weights.down),
         )  # fmt: skip

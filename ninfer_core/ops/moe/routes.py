@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -20,16 +20,16 @@ FEW = FewLaunch(
     router_rows=4,
     router_tokens=2,
     router_warps=4,
-    inner=Block(rows=32, inputs=256, warps=4, stages=3),
+    inner=Block(rows=64, inputs=128, warps=4, stages=5),
     outer=Block(rows=64, inputs=256, warps=4, stages=2),
     sum_tokens=8,
-    dependent=False,
+    dependent=True,
 )
 """Measured on an H200 with 256 experts of 512 · 2048, eight to a token."""
 
 MANY = (
     (
-        4096,
+        1536,
         ManyLaunch(
             tokens=64,
             inner=Block(rows=128, inputs=64, warps=4, stages=4),
@@ -79,6 +79,7 @@ class ByTokens:
 
 def kernel_routes(device: torch.device, linear: Linear) -> ByTokens:
     """The routes of a device, with counters of their own there."""
-    few = FewTokens(FEW, torch.zeros(COUNTERS, dtype=torch.int32, device=device))
+    launch = replace(FEW, dependent=device.type == "cuda")  # the interpreter runs one launch after the other
+    few = FewTokens(launch, torch.zeros(COUNTERS, dtype=torch.int32, device=device))
     counters = torch.zeros(COUNTS + MOST_EXPERTS, dtype=torch.int32, device=device)
     return ByTokens(few, ManyTokens(MANY, linear, counters))

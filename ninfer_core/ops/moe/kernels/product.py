@@ -1,7 +1,7 @@
-"""The product that every kernel for few tokens is made of: some tokens times some rows of a matrix in any format.
+"""The product that every kernel of the layer is made of: some tokens times some rows of a matrix in any format.
 
-The tokens are the short side, so they are the rows of the dot, and all warps share out the matrix rows. A token's sum
-runs over the inputs in blocks from the first to the last, whatever else is in the tile.
+The tokens are the rows of the dot, and all warps share out the matrix rows. A token's sum runs over the inputs in
+blocks from the first to the last, whatever else is in the tile.
 """
 
 from __future__ import annotations
@@ -9,17 +9,56 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-FP4_SHIFT: tl.constexpr = tl.constexpr(2.0**100)
-"""Three bits of an e2m1 code in the upper mantissa and the lower exponent of a float32 are its value · 2**-126.
-Multiplied with a block scale · 2**100 it is in the middle of the range, and the sum is multiplied with the rest."""
-FP4_REST: tl.constexpr = tl.constexpr(2.0**26)
+from ninfer_core.ops.linear.kernels.codes import e2m1, e4m3
+
+E4M3_SHIFT: tl.constexpr = tl.constexpr(2.0**60)
+"""Half of `codes.E4M3_UNIT`: tokens are multiplied with it and the sum again, so that neither leaves the range."""
+BLOCK_SHIFT: tl.constexpr = tl.constexpr(2.0**118)
+"""A block scale times this and an e2m1 code over `codes.E2M1_UNIT` are a value · 2**-8, in the middle of the range."""
+BLOCK_REST: tl.constexpr = tl.constexpr(2.0**8)
 
 
 @triton.jit
-def _nibble(code, factor, DOT: tl.constexpr):
-    """Four bits e2m1 and the factor of their block -> value · factor / 2**126: six bits, so exact in bfloat16."""
-    bits = ((code & 7) << 22) | ((code & 8) << 28)
-    return (bits.to(tl.float32, bitcast=True) * factor).to(DOT)
+def _halves(x, BLOCK_T: tl.constexpr, HALF: tl.constexpr):
+    """x [BLOCK_T, 2 · HALF] -> its even columns and its odd ones."""
+    return tl.split(tl.reshape(x, [BLOCK_T, HALF, 2]))
+
+
+@triton.jit
+def _add(sums, token, weight):
+    return tl.dot(token, tl.trans(weight), sums, input_precision="ieee")
+
+
+@triton.jit
+def _add_e4m3(sums, x, words, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr, DOT: tl.constexpr):
+    """sums + x wordsᵀ / E4M3_SHIFT, words [rows, BLOCK_K / 2] of two codes each."""
+    ASSEMBLY: tl.constexpr = DOT == tl.bfloat16  # noqa: SIM300
+    even, odd = _halves((x.to(tl.float32) * E4M3_SHIFT).to(DOT), BLOCK_T, BLOCK_K // 2)
+    sums = _add(sums, even, e4m3(words, 0, ASSEMBLY).to(DOT))
+    return _add(sums, odd, e4m3(words, 1, ASSEMBLY).to(DOT))
+
+
+@triton.jit
+def _add_e2m1(sums, x, words, factor, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr, DOT: tl.constexpr):
+    """sums + x (words · factor)ᵀ / BLOCK_REST, words [rows, BLOCK_K / 4] of four codes each."""
+    ASSEMBLY: tl.constexpr = DOT == tl.bfloat16  # noqa: SIM300
+    even, odd = _halves(x.to(DOT), BLOCK_T, BLOCK_K // 2)
+    first, third = _halves(even, BLOCK_T, BLOCK_K // 4)
+    second, fourth = _halves(odd, BLOCK_T, BLOCK_K // 4)
+    sums = _add(sums, first, (e2m1(words, 0, ASSEMBLY) * factor).to(DOT))
+    sums = _add(sums, second, (e2m1(words, 1, ASSEMBLY) * factor).to(DOT))
+    sums = _add(sums, third, (e2m1(words, 2, ASSEMBLY) * factor).to(DOT))
+    return _add(sums, fourth, (e2m1(words, 3, ASSEMBLY) * factor).to(DOT))
+
+
+@triton.jit
+def _factors(block_scale, rows, rows_live, start, INPUTS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
+    """[BLOCK_N, BLOCK_K / 4] float32: the block scale · BLOCK_SHIFT of every word of e2m1 codes from input `start`."""
+    block = start // 16 + tl.arange(0, BLOCK_K // 16)
+    mask = rows_live[:, None] & (block < INPUTS // 16)[None, :]
+    factor = tl.load(block_scale + rows[:, None] * (INPUTS // 16) + block[None, :], mask=mask, other=0.0)
+    factor = (factor.to(tl.float32) * BLOCK_SHIFT)[:, :, None]
+    return tl.reshape(tl.broadcast_to(factor, [BLOCK_N, BLOCK_K // 16, 4]), [BLOCK_N, BLOCK_K // 4])
 
 
 @triton.jit
@@ -44,57 +83,53 @@ def product(
     """-> sums [BLOCK_T, BLOCK_N] float32.
 
     x_rows [BLOCK_T] int64 and rows [BLOCK_N] int64, the latter counted over all experts. FORMAT: "dense", "fp8" (a
-    scale a row), "fp8_groups" (a scale for 128 inputs, BLOCK_K divides 128) or "nvfp4". X_FORMAT: "dense", "fp8", or
-    "fp8_groups", where groups are BLOCK_K inputs; codes are multiplied with codes. DOT is the dtype of the operands of
-    the dot.
+    scale a row), "fp8_groups" (a scale for 128 inputs, BLOCK_K divides 128) or "nvfp4". X_FORMAT: "dense", where codes
+    of weights come as 16-bit words; or "fp8" or "fp8_groups" (groups are BLOCK_K inputs), where codes are multiplied
+    with codes. DOT is the dtype of the operands of the dot.
     """
-    x_offsets = x_rows * INPUTS
     EVEN: tl.constexpr = INPUTS % BLOCK_K == 0
+    GROUPS: tl.constexpr = (INPUTS + 127) // 128
+    X_GROUPS: tl.constexpr = (INPUTS + BLOCK_K - 1) // BLOCK_K
+    BOTH_CODED: tl.constexpr = X_FORMAT != "dense"
+    GROUPED: tl.constexpr = FORMAT == "fp8_groups" or X_FORMAT == "fp8_groups"
+    # Weights in an element of `codes`.
+    PARTS: tl.constexpr = 1 if BOTH_CODED or FORMAT == "dense" else (4 if FORMAT == "nvfp4" else 2)
     sums = tl.zeros([BLOCK_T, BLOCK_N], tl.float32)
+    columns = tl.arange(0, BLOCK_K)
+    places = tl.arange(0, BLOCK_K // PARTS)
+    for start in range(0, INPUTS, BLOCK_K):
+        column = start + columns
+        live = tl.full([BLOCK_K], True, tl.int1) if EVEN else column < INPUTS
+        place = start // PARTS + places
+        place_live = tl.full([BLOCK_K // PARTS], True, tl.int1) if EVEN else place < INPUTS // PARTS
+        token = tl.load(
+            x + (x_rows * INPUTS)[:, None] + column[None, :], mask=x_live[:, None] & live[None, :], other=0.0
+        )
+        mask = rows_live[:, None] & place_live[None, :]
+        tile = tl.load(codes + rows[:, None] * (INPUTS // PARTS) + place[None, :], mask=mask, other=0.0)
+        added = tl.zeros([BLOCK_T, BLOCK_N], tl.float32) if GROUPED else sums
+        if BOTH_CODED or FORMAT == "dense":
+            added = _add(added, token.to(DOT), tile.to(DOT))
+        elif FORMAT == "nvfp4":
+            factor = _factors(block_scale, rows, rows_live, start, INPUTS, BLOCK_N, BLOCK_K).to(DOT)
+            added = _add_e2m1(added, token, tile, factor, BLOCK_T, BLOCK_K, DOT)
+        else:
+            added = _add_e4m3(added, token, tile, BLOCK_T, BLOCK_K, DOT)
+        if FORMAT == "fp8_groups":
+            factor = tl.load(scale + rows * GROUPS + start // 128, mask=rows_live, other=0.0)
+            added = added * factor[None, :]
+        if X_FORMAT == "fp8_groups":
+            factor = tl.load(x_scale + x_rows * X_GROUPS + start // BLOCK_K, mask=x_live, other=0.0)
+            added = added * factor[:, None]
+        sums = sums + added if GROUPED else added
+    if PARTS == 2:
+        sums = sums * E4M3_SHIFT
     if FORMAT == "nvfp4":
-        pairs = tl.arange(0, BLOCK_K // 2)
-        blocks = tl.arange(0, BLOCK_K // 16)
-        for start in range(0, INPUTS // 2, BLOCK_K // 2):
-            column = start + pairs
-            live = column < INPUTS // 2
-            x_mask = x_live[:, None] & live[None, :]
-            even = tl.load(x + x_offsets[:, None] + 2 * column[None, :], mask=x_mask, other=0.0)
-            odd = tl.load(x + x_offsets[:, None] + 2 * column[None, :] + 1, mask=x_mask, other=0.0)
-            mask = rows_live[:, None] & live[None, :]
-            packed = tl.load(codes + rows[:, None] * (INPUTS // 2) + column[None, :], mask=mask, other=0).to(tl.int32)
-            block = start // 8 + blocks
-            mask = rows_live[:, None] & (block < INPUTS // 16)[None, :]
-            factor = tl.load(block_scale + rows[:, None] * (INPUTS // 16) + block[None, :], mask=mask, other=0.0)
-            factor = tl.broadcast_to((factor.to(tl.float32) * FP4_SHIFT)[:, :, None], [BLOCK_N, BLOCK_K // 16, 8])
-            factor = tl.reshape(factor, [BLOCK_N, BLOCK_K // 2])
-            sums = tl.dot(even.to(DOT), tl.trans(_nibble(packed, factor, DOT)), sums, input_precision="ieee")
-            sums = tl.dot(odd.to(DOT), tl.trans(_nibble(packed >> 4, factor, DOT)), sums, input_precision="ieee")
-        sums = sums * (tl.load(scale + rows, mask=rows_live, other=0.0) * FP4_REST)[None, :]
-    else:
-        columns = tl.arange(0, BLOCK_K)
-        for start in range(0, INPUTS, BLOCK_K):
-            column = start + columns
-            live = tl.full([BLOCK_K], True, tl.int1) if EVEN else column < INPUTS
-            token = tl.load(x + x_offsets[:, None] + column[None, :], mask=x_live[:, None] & live[None, :], other=0.0)
-            mask = rows_live[:, None] & live[None, :]
-            tile = tl.load(codes + rows[:, None] * INPUTS + column[None, :], mask=mask, other=0.0).to(DOT)
-            if FORMAT == "fp8_groups" or X_FORMAT == "fp8_groups":
-                part = tl.dot(token.to(DOT), tl.trans(tile), input_precision="ieee")
-                if FORMAT == "fp8_groups":
-                    groups: tl.constexpr = (INPUTS + 127) // 128
-                    factor = tl.load(scale + rows * groups + start // 128, mask=rows_live, other=0.0)
-                    part = part * factor[None, :]
-                if X_FORMAT == "fp8_groups":
-                    x_groups: tl.constexpr = (INPUTS + BLOCK_K - 1) // BLOCK_K
-                    factor = tl.load(x_scale + x_rows * x_groups + start // BLOCK_K, mask=x_live, other=0.0)
-                    part = part * factor[:, None]
-                sums += part
-            else:
-                sums = tl.dot(token.to(DOT), tl.trans(tile), sums, input_precision="ieee")
-        if FORMAT == "fp8":
-            sums = sums * tl.load(scale + rows, mask=rows_live, other=0.0)[None, :]
-        if X_FORMAT == "fp8":
-            sums = sums * tl.load(x_scale + x_rows, mask=x_live, other=0.0)[:, None]
+        sums = sums * BLOCK_REST
+    if FORMAT == "fp8" or FORMAT == "nvfp4":
+        sums = sums * tl.load(scale + rows, mask=rows_live, other=0.0)[None, :]
+    if X_FORMAT == "fp8":
+        sums = sums * tl.load(x_scale + x_rows, mask=x_live, other=0.0)[:, None]
     return sums
 
 
