@@ -14,6 +14,8 @@ Form = Literal["dense", "fp8", "fp8_groups", "nvfp4"]
 """Formats as the kernel tells them apart."""
 FUSED: Literal["fused"] = "fused"
 APART: Literal["apart"] = "apart"
+HEAD_OUTPUTS = 32768
+"""From this many outputs on there are more programs than a device holds at once."""
 ROW_CLASSES = (8, 16, 32, 64, 128)
 """Rows of x that a dot has, padding included."""
 
@@ -41,44 +43,83 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The tiles of one format and row class: with a norm, gated (norm or not), and with neither."""
+    """The tiles of one format and row class: with a norm, gated (norm or not), with neither, and with neither for as
+    many outputs as a vocabulary has."""
 
     normed: Tile
     gated: Tile
     plain: Tile
+    head: Tile
 
 
 Tiles = Mapping[tuple[Form, int], Row]
 
 H200: Tiles = MappingProxyType(
     {
-        ("dense", 8): Row(Tile(64, 128, 4, 2, 264), Tile(32, 128, 3, 1), Tile(16, 256, 4, 1)),
-        ("dense", 16): Row(Tile(64, 128, 3, 4, 264, APART), Tile(64, 128, 2, 4, 0, APART), Tile(64, 128, 3, 4, 264)),
-        ("dense", 32): Row(Tile(64, 128, 3, 4, 264, APART), Tile(64, 64, 3, 4, 0, APART), Tile(64, 128, 4, 4, 264)),
-        ("dense", 64): Row(Tile(64, 128, 3, 4, 264, APART), Tile(64, 64, 3, 4, 0, APART), Tile(64, 128, 3, 4, 264)),
-        ("dense", 128): Row(Tile(128, 64, 4, 8, 132, APART), Tile(64, 64, 3, 4, 0, APART), Tile(128, 64, 4, 8, 132)),
-        ("fp8", 8): Row(Tile(64, 256, 3, 4, 528), Tile(64, 128, 3, 4, 528), Tile(64, 128, 4, 4, 528)),
-        ("fp8", 16): Row(Tile(64, 256, 3, 4, 528), Tile(64, 128, 3, 4, 528), Tile(64, 128, 4, 4, 528)),
-        ("fp8", 32): Row(Tile(64, 128, 3, 4, 528), Tile(64, 128, 3, 4), Tile(64, 128, 3, 4, 528)),
-        ("fp8", 64): Row(Tile(64, 128, 3, 4, 264), Tile(64, 64, 3, 8), Tile(64, 128, 3, 4, 264)),
-        ("fp8", 128): Row(Tile(64, 128, 3, 8, 264), Tile(64, 64, 3, 8), Tile(64, 128, 3, 8, 264)),
-        ("fp8_groups", 8): Row(Tile(64, 128, 4, 4, 528), Tile(64, 128, 3, 4, 528), Tile(64, 128, 4, 4, 528)),
-        ("fp8_groups", 16): Row(Tile(64, 128, 4, 4, 528), Tile(64, 128, 3, 4, 528), Tile(64, 128, 4, 4, 528)),
-        ("fp8_groups", 32): Row(Tile(64, 128, 3, 4, 528), Tile(64, 128, 3, 4), Tile(64, 128, 3, 4, 528)),
-        ("fp8_groups", 64): Row(Tile(64, 128, 2, 8, 264), Tile(64, 128, 2, 8), Tile(64, 128, 2, 8, 264)),
-        ("fp8_groups", 128): Row(Tile(64, 128, 2, 8, 264), Tile(64, 128, 2, 8), Tile(64, 128, 2, 8, 264)),
-        ("nvfp4", 8): Row(Tile(64, 256, 3, 4, 528), Tile(64, 256, 3, 4, 528), Tile(64, 256, 3, 4, 528)),
-        ("nvfp4", 16): Row(Tile(64, 256, 3, 4, 528), Tile(64, 256, 3, 4, 528), Tile(64, 256, 3, 4, 528)),
-        ("nvfp4", 32): Row(Tile(64, 128, 3, 4, 528), Tile(64, 128, 3, 4), Tile(64, 128, 3, 4, 528)),
-        ("nvfp4", 64): Row(Tile(64, 128, 3, 4, 264), Tile(64, 64, 3, 8), Tile(64, 128, 3, 4, 264)),
-        ("nvfp4", 128): Row(Tile(64, 128, 3, 8, 264), Tile(64, 64, 3, 8), Tile(64, 128, 3, 8, 264)),
+        ("dense", 8): Row(Tile(64, 128, 4, 2, 264), Tile(32, 128, 3, 1), Tile(16, 256, 4, 1), Tile(64, 128, 4, 4)),
+        ("dense", 16): Row(
+            Tile(64, 128, 3, 4, 264, APART),
+            Tile(64, 128, 2, 4, 0, APART),
+            Tile(64, 128, 3, 4, 264),
+            Tile(64, 128, 4, 4),
+        ),
+        ("dense", 32): Row(
+            Tile(64, 128, 3, 4, 264, APART), Tile(64, 64, 3, 4, 0, APART), Tile(64, 128, 4, 4, 264), Tile(64, 128, 4, 4)
+        ),
+        ("dense", 64): Row(
+            Tile(64, 128, 3, 4, 264, APART), Tile(64, 64, 3, 4, 0, APART), Tile(64, 128, 3, 4, 264), Tile(64, 128, 3, 4)
+        ),
+        ("dense", 128): Row(
+            Tile(128, 64, 4, 8, 132, APART), Tile(64, 64, 3, 4, 0, APART), Tile(128, 64, 4, 8, 132), Tile(128, 64, 4, 8)
+        ),
+        ("fp8", 8): Row(
+            Tile(64, 256, 3, 4, 528), Tile(64, 128, 3, 4, 528), Tile(64, 128, 4, 4, 528), Tile(64, 256, 3, 4)
+        ),
+        ("fp8", 16): Row(
+            Tile(64, 256, 3, 4, 528), Tile(64, 128, 3, 4, 528), Tile(64, 128, 4, 4, 528), Tile(64, 256, 3, 4)
+        ),
+        ("fp8", 32): Row(Tile(64, 128, 3, 4, 528), Tile(64, 128, 3, 4), Tile(64, 128, 3, 4, 528), Tile(64, 128, 3, 4)),
+        ("fp8", 64): Row(Tile(64, 128, 3, 4, 264), Tile(64, 64, 3, 8), Tile(64, 128, 3, 4, 264), Tile(64, 128, 3, 4)),
+        ("fp8", 128): Row(Tile(64, 128, 3, 8, 264), Tile(64, 64, 3, 8), Tile(64, 128, 3, 8, 264), Tile(64, 128, 3, 8)),
+        ("fp8_groups", 8): Row(
+            Tile(64, 128, 4, 4, 528), Tile(64, 128, 3, 4, 528), Tile(64, 128, 4, 4, 528), Tile(64, 128, 4, 4)
+        ),
+        ("fp8_groups", 16): Row(
+            Tile(64, 128, 4, 4, 528), Tile(64, 128, 3, 4, 528), Tile(64, 128, 4, 4, 528), Tile(64, 128, 4, 4)
+        ),
+        ("fp8_groups", 32): Row(
+            Tile(64, 128, 3, 4, 528), Tile(64, 128, 3, 4), Tile(64, 128, 3, 4, 528), Tile(64, 128, 3, 4)
+        ),
+        ("fp8_groups", 64): Row(
+            Tile(64, 128, 2, 8, 264), Tile(64, 128, 2, 8), Tile(64, 128, 2, 8, 264), Tile(64, 128, 2, 8)
+        ),
+        ("fp8_groups", 128): Row(
+            Tile(64, 128, 2, 8, 264), Tile(64, 128, 2, 8), Tile(64, 128, 2, 8, 264), Tile(64, 128, 2, 8)
+        ),
+        ("nvfp4", 8): Row(
+            Tile(64, 256, 3, 4, 528), Tile(64, 256, 3, 4, 528), Tile(64, 256, 3, 4, 528), Tile(64, 256, 3, 4)
+        ),
+        ("nvfp4", 16): Row(
+            Tile(64, 256, 3, 4, 528), Tile(64, 256, 3, 4, 528), Tile(64, 256, 3, 4, 528), Tile(64, 256, 3, 4)
+        ),
+        ("nvfp4", 32): Row(
+            Tile(64, 128, 3, 4, 528), Tile(64, 128, 3, 4), Tile(64, 128, 3, 4, 528), Tile(64, 128, 3, 4)
+        ),
+        ("nvfp4", 64): Row(Tile(64, 128, 3, 4, 264), Tile(64, 64, 3, 8), Tile(64, 128, 3, 4, 264), Tile(64, 128, 3, 4)),
+        ("nvfp4", 128): Row(
+            Tile(64, 128, 3, 8, 264), Tile(64, 64, 3, 8), Tile(64, 128, 3, 8, 264), Tile(64, 128, 3, 8)
+        ),
     }
 )
 
 
 def tile_of(tiles: Tiles, matrix: Matrix, row_class: int, *, gated: bool, norm: bool) -> Tile:
     row = tiles[form_of(matrix), row_class]
-    return row.gated if gated else row.normed if norm else row.plain
+    if gated:
+        return row.gated
+    if norm:
+        return row.normed
+    return row.head if matrix.outputs >= HEAD_OUTPUTS else row.plain
 
 
 def form_of(matrix: Matrix) -> Form:
