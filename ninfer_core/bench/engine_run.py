@@ -6,21 +6,22 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 import msgspec
+import torch
 
 from ninfer_core.api.frontend import OutputVocabulary
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.bench.cases import EngineCases, Measured, measure_cases
 from ninfer_core.bench.driver import CONTEXT_PROMPT_TOKENS, Driver
-from ninfer_core.bench.floor import experts_of
 from ninfer_core.bench.host_share import exposed_share
 from ninfer_core.bench.invariance import Mixes, check_invariance
+from ninfer_core.bench.layers import check_layers, gather_layers, reference_noise
 from ninfer_core.bench.machine import machine_of
 from ninfer_core.bench.probes import Evidence, Probe, compare, gather
 from ninfer_core.bench.profile import profile_rounds
 from ninfer_core.bench.records import Check, Figure, Profile, Run
 from ninfer_core.bench.roof import measure_roof
 from ninfer_core.bench.subject import Subject, floor_of, started
-from ninfer_core.bench.tolerances import tolerances
+from ninfer_core.bench.tolerances import tolerance
 from ninfer_core.bench.wording import check_line, figure_line
 from ninfer_core.plan.options import ServeOptions
 from ninfer_core.plan.prepare import prepare
@@ -45,12 +46,13 @@ def bench_engine(
         driver = Driver(subject)
         measured = measure_cases(subject, driver, cases, floor, roof, weights, lambda figure: say(figure_line(figure)))
         gathered = [(probe, gather(driver, subject, probe)) for probe in measured.probes]
+        streams = gather_layers(driver, subject, gathered[0][0]) if gathered else []
         checks = _own_checks(driver, plan, cases)
         profiles = _profiles(driver, plan, cases)
         figures = _with_host_share(subject, driver, cases, measured, prepared.resolution.frontend)
         start_seconds = dict(subject.start_seconds)
     del driver, subject
-    checks += _compared(options, registry, gathered)
+    checks += _compared(options, registry, gathered, streams)
     for check in checks:
         say(check_line(check))
     return Run(
@@ -113,16 +115,20 @@ def _with_host_share(
     ]
 
 
-def _compared(options: ServeOptions, registry: PluginRegistry, gathered: Gathered) -> list[Check]:
-    """The probes' evidence against the reference, which is started for it, and the reference against itself: column by
-    column against chunked, on the first probe. That much is in the numbers' own noise."""
+def _compared(
+    options: ServeOptions, registry: PluginRegistry, gathered: Gathered, streams: list[torch.Tensor]
+) -> list[Check]:
+    """The probes' evidence and the `streams` of the first one against the reference, which is started for it."""
     if not gathered:
         return []
     with started(msgspec.structs.replace(options, kernels="reference"), registry) as reference:
-        experts = experts_of(reference.header.config) is not None
-        limits, driver = tolerances(reference.plan, options.weights or "bf16", experts), Driver(reference)
-        own = msgspec.structs.replace(
-            compare(driver, reference, gathered[0][0], gather(driver, reference, gathered[0][0]), limits),
-            name="reference against itself",
-        )
-        return [own, *(compare(driver, reference, probe, evidence, limits) for probe, evidence in gathered)]
+        driver, first = Driver(reference), gathered[0][0]
+        allowed = tolerance(reference.plan.activation_dtype, options.weights or "bf16")
+        layers = check_layers(driver, reference, first, streams, allowed.layer_error)
+        noise = reference_noise(driver, reference, first)
+        limit = allowed.logit_error(noise)
+        compared = [compare(driver, reference, probe, evidence, limit) for probe, evidence in gathered]
+    return [
+        layers,
+        *(msgspec.structs.replace(check, values={**check.values, "reference_noise": noise}) for check in compared),
+    ]

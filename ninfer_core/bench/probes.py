@@ -7,7 +7,6 @@ at every position: chunked where the program went column by column, which is one
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,7 +14,7 @@ import torch
 from ninfer_core.bench.driver import Driver
 from ninfer_core.bench.records import Check
 from ninfer_core.bench.subject import Subject
-from ninfer_core.bench.tolerances import LogitTolerance
+from ninfer_core.bench.tolerances import AGREEMENT
 
 NEAR_TIE = 4.0
 """In units of the error of one logit: both of two logits are off by it, which makes 1.4 of it for their difference, and
@@ -70,10 +69,8 @@ def gather(driver: Driver, subject: Subject, probe: Probe) -> Evidence:
     return Evidence(answers, torch.stack(prefill), torch.stack(decode, dim=1))
 
 
-def compare(
-    driver: Driver, subject: Subject, probe: Probe, evidence: Evidence, limits: Sequence[LogitTolerance]
-) -> Check:
-    """The reference's answer to the same questions; `limits` are those of prefill and of decode."""
+def compare(driver: Driver, subject: Subject, probe: Probe, evidence: Evidence, limit: float) -> Check:
+    """The answers of `subject`, the reference, to the same questions. `limit` bounds the error of logits."""
     expected_prefill, expected_decode = [], []
     for number, answer in enumerate(evidence.answers):
         prompt = driver.prompt(number, probe.prompt_tokens)
@@ -90,12 +87,12 @@ def compare(
     allowed: dict[str, float] = {}
     passed = True
     pairs = ((evidence.prefill, expected_prefill), (evidence.decode, expected_decode))
-    for name, (actual, expected), limit in zip(("prefill", "decode"), pairs, limits, strict=True):
+    for name, (actual, expected) in zip(("prefill", "decode"), pairs, strict=True):
         error, agreement = distance(actual, torch.stack(expected))
         same = same_argmax(actual, torch.stack(expected))
         values |= {f"{name}_error": error, f"{name}_agreement": agreement, f"{name}_same_argmax": same}
-        allowed |= {f"{name}_error": limit.error, f"{name}_agreement": limit.agreement}
-        passed &= error <= limit.error and agreement >= limit.agreement
+        allowed |= {f"{name}_error": limit, f"{name}_agreement": AGREEMENT}
+        passed &= error <= limit and agreement >= AGREEMENT
     return Check(name=probe.name, passed=passed, values=values, limits=allowed, remark=str(probe))
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
-from ninfer_core.api.model import ForwardBatch, Model
+from ninfer_core.api.errors import StartFailed
+from ninfer_core.api.model import ForwardBatch, Model, ObservableModel
+
+OnLayer = Callable[[int, torch.Tensor], None]
 
 
 class LogitsTap:
@@ -22,16 +27,34 @@ class LogitsTap:
         self._latest: dict[int, torch.Tensor] = {}
         self._tail_columns = 0
         self._tail: torch.Tensor | None = None
+        self._on_layer: OnLayer | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 
     def prefill(self, batch: ForwardBatch) -> torch.Tensor:
-        hidden = self._model.prefill(batch)
+        hidden = self._prefill(batch)
         if self._tail_columns:
             parts = [] if self._tail is None else [self._tail]
             self._tail = torch.cat([*parts, hidden[0]])[-self._tail_columns :].clone()
         return hidden
+
+    def _prefill(self, batch: ForwardBatch) -> torch.Tensor:
+        if self._on_layer is None:
+            return self._model.prefill(batch)
+        if not isinstance(self._model, ObservableModel):
+            raise StartFailed(f"{type(self._model).__name__} has no prefill_observed: its layers cannot be checked")
+        return self._model.prefill_observed(batch, self._on_layer)
+
+    @contextmanager
+    def observed(self, on_layer: OnLayer) -> Iterator[None]:
+        """Prefills within the block tell the residual stream after each layer [1, columns, hidden_size], which may be
+        changed in place. Raises StartFailed in a prefill of a model that cannot be looked into."""
+        self._on_layer = on_layer
+        try:
+            yield
+        finally:
+            self._on_layer = None
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         found = self._model.logits(hidden)

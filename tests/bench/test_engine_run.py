@@ -11,16 +11,16 @@ import torch
 
 from ninfer_core.bench.driver import Driver
 from ninfer_core.bench.invariance import Mixes, check_invariance
+from ninfer_core.bench.layers import check_layers, gather_layers, reference_noise
 from ninfer_core.bench.probes import Evidence, Probe, compare, distance, gather, same_argmax
 from ninfer_core.bench.records import load
 from ninfer_core.bench.subject import Subject, started
-from ninfer_core.bench.tolerances import FLOAT32
 from ninfer_core.cli.main import main
 from ninfer_core.plan.options import ServeOptions
 from ninfer_core.plugins.registry import PluginRegistry
 
 PROBE = Probe("some", context_tokens=100, prompt_tokens=20, chunk_tokens=16, rows=2, rounds=3)
-LIMITS = (FLOAT32, FLOAT32)
+LIMIT = 2e-3
 
 
 @pytest.fixture(scope="module")
@@ -38,20 +38,38 @@ def evidence(subject: Subject) -> Evidence:
 def test_the_program_agrees_with_itself(subject: Subject, evidence: Evidence) -> None:
     assert evidence.prefill.shape[:2] == (2, 20) and evidence.decode.shape[:2] == (2, 3)
     assert evidence.decode.argmax(-1).tolist() == [answer[1:] for answer in evidence.answers]
-    check = compare(Driver(subject), subject, PROBE, evidence, LIMITS)
+    check = compare(Driver(subject), subject, PROBE, evidence, LIMIT)
     assert check.passed, check
 
 
 def test_a_wrong_logit_is_found(subject: Subject, evidence: Evidence) -> None:
     wrong = evidence.decode.clone()
     wrong[1, 2] = wrong[1, 2].roll(1)
-    check = compare(Driver(subject), subject, PROBE, dataclasses.replace(evidence, decode=wrong), LIMITS)
+    check = compare(Driver(subject), subject, PROBE, dataclasses.replace(evidence, decode=wrong), LIMIT)
     assert not check.passed and check.values["prefill_agreement"] == 1.0
 
 
 def test_another_context_is_found(subject: Subject, evidence: Evidence) -> None:
     shorter = dataclasses.replace(PROBE, context_tokens=PROBE.context_tokens - 1)
-    assert not compare(Driver(subject), subject, shorter, evidence, LIMITS).passed
+    assert not compare(Driver(subject), subject, shorter, evidence, LIMIT).passed
+
+
+def test_layers_are_compared_from_equal_inputs(subject: Subject) -> None:
+    driver = Driver(subject)
+    streams = gather_layers(driver, subject, PROBE)
+    assert len(streams) == subject.plan.geometry.layers and streams[0].shape[0] == PROBE.prompt_tokens
+    right = check_layers(driver, subject, PROBE, streams, 1e-6)
+    assert right.passed and right.values["worst_error"] == 0.0
+    streams[3] = streams[3] * 1.001
+    wrong = check_layers(driver, subject, PROBE, streams, 1e-6)
+    assert not wrong.passed and wrong.values["worst_layer"] == 3
+    assert wrong.values["mean_error"] < 2 * wrong.values["worst_error"] / len(streams)  # the others stay right
+    streams[2] = streams[2] * float("nan")
+    assert not check_layers(driver, subject, PROBE, streams, 1.0).passed
+
+
+def test_the_noise_of_the_reference_is_small_and_not_nothing(subject: Subject) -> None:
+    assert 1e-7 < reference_noise(Driver(subject), subject, PROBE) < 1e-3
 
 
 def test_a_near_tie_agrees_and_another_choice_does_not() -> None:
