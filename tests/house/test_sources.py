@@ -79,6 +79,9 @@ FUNCTION_REASONS: dict[str, str] = {
     ),
     "ninfer_core/ops/sample/triton.py:draw": "2026-11-30: one kernel: what it keeps in registers cannot be handed on",
     "ninfer_core/ops/sample/triton.py:sample": "2026-11-30: two launches, a line for each argument",
+    "ninfer_core/ops/round_start/triton.py:start_kernel": (
+        "2026-11-30: one kernel, half of its lines its parameters; kernels are fused so that a round has few launches"
+    ),
     "ninfer_core/testing/simulated_program.py:simulated_plan": "2026-11-30: one constructor, a line for each field",
     "tests/gpu/test_program.py:test_a_dummy_decodes_in_the_bytes_of_its_ledger": (
         "2026-11-30: one start of a large model, measured at every step; starting it twice costs minutes"

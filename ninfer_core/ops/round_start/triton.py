@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import triton
 import triton.language as tl
@@ -18,11 +20,7 @@ def start_round(inputs: torch.Tensor, state: SlotState, columns: int) -> RoundIn
     """inputs [3, rows] -> the inputs of `columns` new columns; see the package."""
     rows, blocks = inputs.shape[1], state.block_tables.shape[1]
     device = state.lengths.device
-    # One allocation, each part aligned: what reads them is compiled once for every number of rows.
-    padded = triton.cdiv(rows, ALIGNED_ROWS) * ALIGNED_ROWS
-    each, all_columns = [padded] * 4, [padded * columns] * 2
-    numbers = torch.empty(sum(each) + sum(all_columns), dtype=torch.int64, device=device)
-    slots, folded, anchors, lengths, positions, chosen = numbers.split([*each, *all_columns])
+    slots, folded, anchors, lengths, positions, chosen = _aligned(rows, (1, 1, 1, 1, columns, columns), device)
     block_table = torch.empty(rows, blocks, dtype=torch.int32, device=device)
     start_kernel[(rows, triton.cdiv(blocks, BLOCK_TABLE_ENTRIES))](
         inputs,
@@ -49,14 +47,22 @@ def start_round(inputs: torch.Tensor, state: SlotState, columns: int) -> RoundIn
         num_warps=4,
     )
     return RoundInputs(
-        slots=slots[:rows],
-        folded=folded[:rows],
-        anchors=anchors[:rows].view(rows, 1),
-        lengths=lengths[:rows],
-        positions=positions[: rows * columns].view(rows, columns),
-        chosen_positions=chosen[: rows * columns].view(rows, columns),
+        slots=slots,
+        folded=folded,
+        anchors=anchors.view(rows, 1),
+        lengths=lengths,
+        positions=positions.view(rows, columns),
+        chosen_positions=chosen.view(rows, columns),
         block_table=block_table,
     )
+
+
+def _aligned(rows: int, columns: Sequence[int], device: torch.device) -> list[torch.Tensor]:
+    """int64 [rows · each] for each of `columns`, in one allocation, every part aligned: what reads them is compiled once
+    for every number of rows."""
+    padded = triton.cdiv(rows, ALIGNED_ROWS) * ALIGNED_ROWS
+    parts = torch.empty(padded * sum(columns), dtype=torch.int64, device=device).split([padded * n for n in columns])
+    return [part[: rows * n] for part, n in zip(parts, columns, strict=True)]
 
 
 @triton.jit(do_not_specialize=["inputs_stride", "blocks", "vocabulary_rows"])
