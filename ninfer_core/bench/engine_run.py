@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
@@ -36,6 +37,7 @@ def bench_engine(
     options: ServeOptions, cases: EngineCases, registry: PluginRegistry, say: Callable[[str], None]
 ) -> Run:
     """One run of the program as planned, and one of the reference on the same weights. Raises StartupErrors."""
+    begin = time.monotonic()
     prepared = prepare(options, registry)
     plan, weights, floor = prepared.plan, options.weights or "bf16", floor_of(prepared, registry)
     settle_environment(plan.device.kind)
@@ -45,6 +47,7 @@ def bench_engine(
         say("start  " + "  ".join(f"{name} {seconds:.2f} s" for name, seconds in subject.start_seconds.items()))
         driver = Driver(subject)
         measured = measure_cases(subject, driver, cases, floor, roof, weights, lambda figure: say(figure_line(figure)))
+        say(f"measured in {time.monotonic() - begin:.1f} s")
         gathered = [(probe, gather(driver, subject, probe)) for probe in measured.probes]
         streams = gather_layers(driver, subject, gathered[0][0]) if gathered else []
         checks = _own_checks(driver, plan, cases)
@@ -52,7 +55,9 @@ def bench_engine(
         figures = _with_host_share(subject, driver, cases, measured, prepared.resolution.frontend)
         start_seconds = dict(subject.start_seconds)
     del driver, subject
+    say(f"asked, mixed and profiled by {time.monotonic() - begin:.1f} s")
     checks += _compared(options, registry, gathered, streams)
+    say(f"compared by {time.monotonic() - begin:.1f} s")
     for check in checks:
         say(check_line(check))
     return Run(
@@ -92,7 +97,7 @@ def _profiles(driver: Driver, plan: ExecutionPlan, cases: EngineCases) -> tuple[
         return ()
     return tuple(
         profile_rounds(driver, rows, context)
-        for context in cases.context_tokens
+        for context in sorted({min(cases.context_tokens), max(cases.context_tokens)})
         for rows in sorted({min(cases.batches), max(cases.batches)})
         if driver.fits(rows, context + CONTEXT_PROMPT_TOKENS)
     )
