@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ from ninfer_models.qwen_hybrid.inventory import build_inventory
 from ninfer_models.qwen_hybrid.text import TextModel, build_text_model
 from ninfer_models.qwen_hybrid.workspace import workspace_bytes
 
-from ninfer_core.api import ArtifactHeader, BuildShape, TensorSpec
+from ninfer_core.api import ArtifactHeader, BuildShape, Kernels, TensorSpec
 from ninfer_core.ops.sample import Purpose, SamplerRows, sample, uniform
 from ninfer_core.plan.memory import sampling_bytes
 from ninfer_core.testing.harness import ModelHarness
@@ -53,11 +53,24 @@ CONFIGS = pytest.mark.parametrize("config", [SMALL_DENSE, SMALL_MOE], ids=["dens
 PUBLISHED = pytest.mark.parametrize("name", ["qwen3.8-27b", "qwen3.6-35b-a3b"])
 
 
-class RandomWeights:
-    """bfloat16 weights of unit scale by name: matrices N(0, 1 / fan in), vectors 0.1 N(0, 1) around their start."""
+class MadeWeights:
+    """Weights that are made by their name when they are read."""
 
     def __init__(self, header: ArtifactHeader) -> None:
         self._specs: dict[str, TensorSpec] = {spec.name: spec for spec in header.tensors}
+
+    def expect(self, names: Iterable[str]) -> None:
+        return
+
+    def read(self, name: str, device: torch.device) -> torch.Tensor:
+        raise NotImplementedError
+
+    def read_into(self, name: str, out: torch.Tensor, start: int = 0) -> None:
+        out.view(-1).copy_(self.read(name, out.device).view(-1)[start : start + out.numel()])
+
+
+class RandomWeights(MadeWeights):
+    """bfloat16 weights of unit scale by name: matrices N(0, 1 / fan in), vectors 0.1 N(0, 1) around their start."""
 
     def read(self, name: str, device: torch.device) -> torch.Tensor:
         shape = self._specs[name].shape
@@ -70,11 +83,8 @@ class RandomWeights:
         return values.bfloat16().to(device)
 
 
-class DeviceWeights:
+class DeviceWeights(MadeWeights):
     """Weights of published shapes, made where they are wanted; their values do not matter."""
-
-    def __init__(self, header: ArtifactHeader) -> None:
-        self._specs: dict[str, TensorSpec] = {spec.name: spec for spec in header.tensors}
 
     def read(self, name: str, device: torch.device) -> torch.Tensor:
         return torch.empty(self._specs[name].shape, dtype=torch.bfloat16, device=device).normal_(std=0.02)
@@ -86,8 +96,10 @@ def _header(config: Mapping[str, Any]) -> ArtifactHeader:
 
 
 def _build(header: ArtifactHeader, dtype: str, device: str, columns: int = 1) -> tuple[TextModel, ModelHarness]:
+    """In float32 the reference, which is what there is for it."""
     where = torch.device(device)
-    model = build_text_model(header, dtype, columns, RandomWeights(header), where)
+    kernels: Kernels = "reference" if dtype == "float32" else "auto"
+    model = build_text_model(header, dtype, columns, RandomWeights(header), where, kernels)
     geometry = build_geometry(header, dtype)
     return model, ModelHarness(model, geometry, device=where, activation_dtype=dtype, columns=columns)
 
@@ -176,17 +188,23 @@ def test_random_numbers_have_the_same_bits_as_on_the_cpu() -> None:
 
 
 @PUBLISHED
+@pytest.mark.parametrize("kernels", ["auto", "reference"])
 @torch.inference_mode()
-def test_the_workspace_holds_the_largest_units_of_work(name: str) -> None:
+def test_the_workspace_holds_the_largest_units_of_work(name: str, kernels: Kernels) -> None:
     """Four layers of the published shape: every kind of layer, and the largest unit is the same in all of them."""
     header = dummy_headers({})[name]
     header = _header({**header.config, "num_hidden_layers": 4})
     device = torch.device("cuda")
-    model = build_text_model(header, "bfloat16", 1, DeviceWeights(header), device)
+    model = build_text_model(header, "bfloat16", 1, DeviceWeights(header), device, kernels)
     geometry = build_geometry(header, "bfloat16")
     run = ModelHarness(model, geometry, device=device, activation_dtype="bfloat16", max_context=4096)
     shape = BuildShape(
-        prefill_tokens=1024, decode_rows=8, decode_columns=1, max_context=4096, activation_dtype="bfloat16"
+        prefill_tokens=1024,
+        decode_rows=8,
+        decode_columns=1,
+        max_context=4096,
+        activation_dtype="bfloat16",
+        kernels=kernels,
     )
     bound = max(workspace_bytes(header, shape), sampling_bytes(geometry, shape))
     for slot in range(8):
@@ -204,7 +222,8 @@ def test_the_workspace_holds_the_largest_units_of_work(name: str) -> None:
         _draw(run.logits(hidden), geometry.vocabulary_rows)
         used[unit] = torch.cuda.max_memory_allocated() - held
     assert max(used.values()) <= bound, f"{used} of {bound}"
-    assert max(used.values()) >= bound / 2, f"the bound is far above what is used: {used} of {bound}"
+    if kernels == "reference":
+        assert max(used.values()) >= bound / 2, f"the bound is far above what is used: {used} of {bound}"
 
 
 def _draw(logits: torch.Tensor, token_domain: int) -> torch.Tensor:
