@@ -58,7 +58,7 @@ def start_round(inputs: torch.Tensor, state: SlotState, columns: int) -> RoundIn
 
 
 def _aligned(rows: int, columns: Sequence[int], device: torch.device) -> list[torch.Tensor]:
-    """int64 [rows · each] for each of `columns`, in one allocation. Each is aligned, so that what reads them is compiled
+    """int64 [rows · each] for each of `columns`, in one allocation, each part aligned: what reads them is compiled
     once for every number of rows."""
     padded = triton.cdiv(rows, ALIGNED_ROWS) * ALIGNED_ROWS
     parts = torch.empty(padded * sum(columns), dtype=torch.int64, device=device).split([padded * n for n in columns])
