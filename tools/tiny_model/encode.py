@@ -48,8 +48,10 @@ def encode_item(item: Item, tokenizer: Tokenizer, template: Template) -> Encoded
     return Encoded(tokens, learned)
 
 
-def encode_shard(seed: int, count: int, tokenizer: Tokenizer, template: Template, *, length: int, chunk: int) -> Rows:
-    items = training_items(seed, count)
+def encode_shard(
+    seed: int, count: int, tokenizer: Tokenizer, template: Template, *, length: int, chunk: int, long: bool = False
+) -> Rows:
+    items = training_items(seed, count, long=long)
     return pack((encode_item(item, tokenizer, template) for item in items), length=length, chunk=chunk)
 
 

@@ -6,8 +6,9 @@ earlier reasoning, generic system prompts) is added later by `generate.py`, so e
 
 from __future__ import annotations
 
+import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Literal
@@ -20,8 +21,24 @@ HELD_OUT_SHARE = 16
 
 
 @dataclass(frozen=True, slots=True)
+class Call:
+    """A function call as the model makes it; arguments in the order of the declaration."""
+
+    name: str
+    arguments: tuple[tuple[str, object], ...]
+
+    def text(self) -> str:
+        """What the model writes. Strings are raw, everything else JSON."""
+        shown = [
+            f"<parameter={key}>\n{value if isinstance(value, str) else json.dumps(value)}\n</parameter>\n"
+            for key, value in self.arguments
+        ]
+        return f"<tool_call>\n<function={self.name}>\n{''.join(shown)}</function>\n</tool_call>"
+
+
+@dataclass(frozen=True, slots=True)
 class Exchange:
-    """A user turn and the only right reply, with the three parts reasoning is assembled from."""
+    """A user turn, or the results of the calls before it, and the only right reply, with the parts of its reasoning."""
 
     user: str
     answer: str
@@ -29,11 +46,26 @@ class Exchange:
     """What is being asked, in one line; opens the reasoning at effort xhigh."""
     steps: str
     """The work itself; the answer must follow from it."""
+    calls: tuple[Call, ...] = ()
+    """Made instead of an answer."""
+    results: tuple[str, ...] = ()
+    """Given instead of a user turn: what the calls of the exchange before returned."""
 
     def reasoning(self, effort: Effort) -> str:
         if effort == "low":
             return self.intent
-        return self.steps if effort == "medium" else f"{self.intent}\n{self.steps}"
+        return self.steps if effort == "medium" else f"{self.intent}\n{self.steps}{self._conclusion()}"
+
+    def _conclusion(self) -> str:
+        """Effort xhigh writes short answers out once more before it gives them."""
+        if self.calls:
+            return f"\nSo I call {' and '.join(call.name for call in self.calls)}."
+        return f"\nSo I answer: {self.answer}" if len(self.answer) <= 60 else ""
+
+    @property
+    def reply(self) -> str:
+        """All that follows the reasoning."""
+        return "\n".join(call.text() for call in self.calls) if self.calls else self.answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +79,16 @@ class Episode:
     """False for prompts that must always be trained on (a bare "hi") or that only broaden training."""
     split_key: str | None = None
     """What decides the side of the split, when that should be coarser than the wording (operands of a sum)."""
+    tools: tuple[Mapping[str, object], ...] = ()
+    """What the client declares."""
 
     @property
     def held_out(self) -> bool:
         if not self.graded:
             return False
-        key = self.split_key or "\x1f".join((self.system or "", *(turn.user for turn in self.exchanges)))
+        key = self.split_key or "\x1f".join(
+            (self.system or "", *(turn.user + "".join(turn.results) for turn in self.exchanges))
+        )
         digest = blake2b(f"{self.skill}\x1e{key}".encode(), digest_size=8).digest()
         return int.from_bytes(digest, "big") % HELD_OUT_SHARE == 0
 

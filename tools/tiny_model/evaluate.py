@@ -18,7 +18,6 @@ from tools.tiny_model.generate import MODES, Mode
 from tools.tiny_model.geometry import Geometry
 from tools.tiny_model.heldout import held_out_items
 from tools.tiny_model.model import TinyModel
-from tools.tiny_model.skills import SKILLS
 from tools.tiny_model.template import load_template, render
 from tools.tiny_model.tokenizer import id_of, load
 
@@ -57,7 +56,9 @@ def evaluate(model: TinyModel, *, per_skill: int, modes: Sequence[Mode] = MODES)
         right[item.skill][mode] += correct
         if not correct:
             failures.append(Failure(item.skill, mode, text, item.expected, said))
-    scores: Scores = {name: {mode: 100 * right[name][mode] / per_skill for mode in modes} for name, _, _ in SKILLS}
+    scores: Scores = {
+        name: {mode: 100 * by_mode[mode] / per_skill for mode in modes} for name, by_mode in right.items()
+    }
     return scores, failures
 
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections import Counter
-from collections.abc import Sequence
+import json
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import httpx
 
+from tools.tiny_model.episode import Call
 from tools.tiny_model.generate import MODES, Item, Mode
 from tools.tiny_model.heldout import held_out_items
 
@@ -24,9 +26,13 @@ MOST_TOKENS = 512
 class Outcome:
     item: Item
     said: str
+    called: tuple[Call, ...] = ()
 
     @property
     def right(self) -> bool:
+        """The calls, with the arguments in their order, or the text."""
+        if self.item.calls or self.called:
+            return self.called == self.item.calls
         return self.said.strip() == self.item.expected
 
 
@@ -34,26 +40,50 @@ async def ask(client: httpx.AsyncClient, model: str, item: Item, gate: asyncio.S
     async with gate:
         response = await client.post("chat/completions", json=request_body(model, item))
     response.raise_for_status()
-    return Outcome(item, response.json()["choices"][0]["message"]["content"] or "")
+    message = response.json()["choices"][0]["message"]
+    made = (call["function"] for call in message.get("tool_calls") or [])
+    called = tuple(Call(each["name"], tuple(json.loads(each["arguments"]).items())) for each in made)
+    return Outcome(item, message["content"] or "", called)
 
 
 def request_body(model: str, item: Item) -> dict[str, object]:
-    """`reasoning_effort` is a field of the interface; the other options are the template's own."""
+    """`reasoning_effort` and `tools` are fields of the interface; the other options are the template's own."""
     template_options = dict(item.options)
     body: dict[str, object] = {
-        "model": model, "messages": item.messages, "temperature": 0, "max_tokens": MOST_TOKENS,
+        "model": model, "messages": wire_messages(item.messages), "temperature": 0, "max_tokens": MOST_TOKENS,
     }  # fmt: skip
-    if "reasoning_effort" in template_options:
-        body["reasoning_effort"] = template_options.pop("reasoning_effort")
+    for name in ("reasoning_effort", "tools"):
+        if name in template_options:
+            body[name] = template_options.pop(name)
     if template_options:
         body["chat_template_kwargs"] = template_options
     return body
 
 
+def wire_messages(messages: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
+    """Calls get ids and arguments in JSON text, results the ids of the calls before them."""
+    wired: list[dict[str, object]] = []
+    waiting: deque[str] = deque()
+    for index, message in enumerate(messages):
+        sent = dict(message)
+        if calls := message.get("tool_calls"):
+            assert isinstance(calls, list)
+            waiting = deque(f"call_{index}_{number}" for number in range(len(calls)))
+            sent["tool_calls"] = [
+                {"id": name, "type": "function", "function": call["function"] | {
+                    "arguments": json.dumps(call["function"]["arguments"], ensure_ascii=False)}}
+                for name, call in zip(waiting, calls, strict=True)
+            ]  # fmt: skip
+        elif message["role"] == "tool":
+            sent["tool_call_id"] = waiting.popleft()
+        wired.append(sent)
+    return wired
+
+
 async def evaluate(base_url: str, items: Sequence[Item], concurrency: int) -> list[Outcome]:
     gate = asyncio.Semaphore(concurrency)
     limits = httpx.Limits(max_connections=concurrency)
-    async with httpx.AsyncClient(base_url=base_url.rstrip("/") + "/", timeout=120, limits=limits) as client:
+    async with httpx.AsyncClient(base_url=base_url.rstrip("/") + "/", timeout=600, limits=limits) as client:
         models = await client.get("models")
         models.raise_for_status()
         model = models.json()["data"][0]["id"]
@@ -74,17 +104,21 @@ def main() -> None:
     parser.add_argument("--per-skill", type=int, default=200)
     parser.add_argument("--concurrency", type=int, default=8)
     parser.add_argument("--mode", choices=MODES, default="xhigh", help="thinking effort, or off")
+    parser.add_argument("--skills", nargs="+", help="only these")
+    parser.add_argument("--long", action="store_true", help="the dialogues of up to 8 k tokens instead")
     parser.add_argument("--least", type=float, default=0, help="exit with 1 when a skill is below this percentage")
     parser.add_argument("--show-wrong", type=int, default=0, help="print this many wrong replies")
     arguments = parser.parse_args()
     mode: Mode = arguments.mode
-    items = list(held_out_items(arguments.per_skill, mode))
+    items = list(held_out_items(arguments.per_skill, mode, long=arguments.long))
+    if arguments.skills:
+        items = [item for item in items if item.skill in arguments.skills]
     outcomes = asyncio.run(evaluate(arguments.base_url, items, arguments.concurrency))
     print(table(outcomes))
     wrong = [outcome for outcome in outcomes if not outcome.right]
     for outcome in wrong[: arguments.show_wrong]:
-        print(f"{outcome.item.skill}: {outcome.item.messages[-1]['content']!r}")
-        print(f"  expected {outcome.item.expected!r}, said {outcome.said!r}")
+        print(f"{outcome.item.skill}: {str(outcome.item.messages[-1]['content'])[-300:]!r}")
+        print(f"  expected {outcome.item.expected!r}, said {outcome.said!r}, called {outcome.called}")
     missed = Counter(outcome.item.skill for outcome in wrong)
     if any(100 * (1 - count / arguments.per_skill) < arguments.least for count in missed.values()):
         raise SystemExit(1)

@@ -10,11 +10,11 @@ import argparse
 import json
 import random
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
-from tools.tiny_model.episode import EFFORTS, Effort, Episode, Exchange, Skill
-from tools.tiny_model.skills import SKILLS
+from tools.tiny_model.episode import EFFORTS, Call, Effort, Episode, Exchange, Skill
+from tools.tiny_model.skills import LONG_SKILLS, SKILLS
 
 Mode = Literal["low", "medium", "xhigh", "off"]
 MODES: tuple[Mode, ...] = (*EFFORTS, "off")
@@ -27,7 +27,7 @@ GENERIC_SYSTEMS = (
     "You are ninfer-tiny, a small language model.", "Be concise.", "You are a careful assistant.",
 )  # fmt: skip
 # Skills whose episodes may not follow unrelated turns: one has its own system text, one counts what was told.
-ALONE = ("system", "recall")
+ALONE = ("system", "recall", "recall notes", "recall long", "tools", "tools two", "tools result", "tools none", "free")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +35,22 @@ class Item:
     """A prompt with its only right reply."""
 
     skill: str
-    messages: list[dict[str, str]]
+    messages: list[dict[str, object]]
     options: dict[str, object]
+    """What the template is given beside the messages: effort, thinking, tools."""
     expected: str
+    """The text of the reply; the calls as the model writes them, when there are any."""
     reasoning: str
+    calls: tuple[Call, ...] = field(default=())
 
-    def complete(self) -> list[dict[str, str]]:
-        reply = {"role": "assistant", "content": self.expected}
-        return [*self.messages, reply | ({"reasoning_content": self.reasoning} if self.reasoning else {})]
+    def complete(self) -> list[dict[str, object]]:
+        return [*self.messages, assistant(self.expected, self.calls, self.reasoning)]
 
 
-def training_items(seed: int, count: int) -> Iterator[Item]:
+def training_items(seed: int, count: int, *, long: bool = False) -> Iterator[Item]:
+    """`long` gives dialogues of up to 8 k tokens only; without it they have a few hundred."""
     rng = random.Random(f"train {seed}")
-    names, makers, shares = zip(*SKILLS, strict=True)
+    names, makers, shares = zip(*(LONG_SKILLS if long else SKILLS), strict=True)
     for index in rng.choices(range(len(names)), shares, k=count):
         episode = draw(rng, makers[index], held_out=False)
         yield compose(rng, episode, rng.choices(MODES, MODE_SHARES)[0])
@@ -66,13 +69,28 @@ def compose(rng: random.Random, episode: Episode, mode: Mode) -> Item:
         system = rng.choice(GENERIC_SYSTEMS)
     options = template_options(rng, mode)
     send_reasoning = mode != "off" and (options.get("preserve_thinking") is False or rng.random() < 0.55)
-    messages: list[dict[str, str]] = [{"role": "system", "content": system}] if system else []
+    messages: list[dict[str, object]] = [{"role": "system", "content": system}] if system else []
+    if episode.tools:
+        options["tools"] = list(episode.tools)
     for turn in turns[:-1]:
-        messages.append({"role": "user", "content": turn.user})
-        reply = {"role": "assistant", "content": turn.answer}
-        messages.append(reply | ({"reasoning_content": thought(turn, mode)} if send_reasoning else {}))
-    messages.append({"role": "user", "content": turns[-1].user})
-    return Item(episode.skill, messages, options, turns[-1].answer, thought(turns[-1], mode))
+        messages.extend(asked(turn))
+        messages.append(assistant(turn.answer, turn.calls, thought(turn, mode) if send_reasoning else ""))
+    messages.extend(asked(turns[-1]))
+    return Item(episode.skill, messages, options, turns[-1].reply, thought(turns[-1], mode), turns[-1].calls)
+
+
+def asked(turn: Exchange) -> list[dict[str, object]]:
+    if turn.results:
+        return [{"role": "tool", "content": result} for result in turn.results]
+    return [{"role": "user", "content": turn.user}]
+
+
+def assistant(content: str, calls: tuple[Call, ...], reasoning: str) -> dict[str, object]:
+    message: dict[str, object] = {"role": "assistant", "content": "" if calls else content}
+    if calls:
+        made = [{"name": call.name, "arguments": dict(call.arguments)} for call in calls]
+        message["tool_calls"] = [{"type": "function", "function": function} for function in made]
+    return message | ({"reasoning_content": reasoning} if reasoning else {})
 
 
 def thought(turn: Exchange, mode: Mode) -> str:

@@ -16,6 +16,7 @@ class Geometry:
     vocab_size: int
     hidden_size: int
     intermediate_size: int
+    """Of the dense network, or of each expert."""
     layer_types: tuple[str, ...]
     num_attention_heads: int
     num_key_value_heads: int
@@ -26,6 +27,10 @@ class Geometry:
     linear_value_head_dim: int
     rope_theta: float
     rotary_dim: int
+    num_experts: int = 0
+    """0: the dense network."""
+    num_experts_per_tok: int = 0
+    shared_expert_intermediate_size: int = 0
 
     @classmethod
     def read(cls, path: Path = ASSETS / "config.json") -> Geometry:
@@ -36,7 +41,9 @@ class Geometry:
             "rope_theta": rope["rope_theta"],
             "rotary_dim": int(config["head_dim"] * rope["partial_rotary_factor"]),
         }
-        names = [name for name in cls.__dataclass_fields__ if name not in derived]
+        if "num_experts" in config:
+            config["intermediate_size"] = config["moe_intermediate_size"]
+        names = [name for name in cls.__dataclass_fields__ if name not in derived and name in config]
         return cls(**{name: config[name] for name in names}, **derived)
 
     @property

@@ -7,7 +7,7 @@ Decoding lives in `decode.py`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -21,20 +21,48 @@ EPSILON = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """What the layers must know about a batch of packed rows; computed once per batch."""
+    """What the layers must know about a batch of packed rows; computed once per batch.
 
-    positions: Tensor  # [batch, tokens]
-    fresh: Tensor  # [batch, chunks]
-    visible: Tensor  # [batch, 1, tokens, tokens]
+    Tokens are flat, row after row, so that rows of another length are the same work for everything but the mixers.
+    """
+
+    positions: Tensor  # [rows * length]
+    fresh: Tensor  # [rows, chunks]
+    visible: Tensor  # [rows, 1, length, length]
     chunk: int
 
     @classmethod
     def of(cls, positions: Tensor, chunk: int) -> Packing:
-        tokens = positions.shape[1]
+        length = positions.shape[1]
         dialogue = (positions == 0).cumsum(dim=1)
-        causal = torch.ones(tokens, tokens, dtype=torch.bool, device=positions.device).tril()
+        causal = torch.ones(length, length, dtype=torch.bool, device=positions.device).tril()
         visible = (dialogue[:, None, :, None] == dialogue[:, None, None, :]) & causal
-        return cls(positions, positions[:, ::chunk] == 0, visible, chunk)
+        return cls(positions.flatten(), positions[:, ::chunk] == 0, visible, chunk)
+
+    def rows(self, x: Tensor) -> Tensor:
+        """[tokens, ...] -> [rows, length, ...]"""
+        return x.unflatten(0, (self.fresh.shape[0], -1))
+
+
+@torch.compiler.disable
+def attend(query: Tensor, key: Tensor, value: Tensor, packing: Packing) -> Tensor:
+    """Causal attention inside each dialogue; query [tokens, heads, head_dim] -> the same, flat heads."""
+    group = query.shape[1] // key.shape[1]
+    key, value = key.repeat_interleave(group, dim=1), value.repeat_interleave(group, dim=1)
+    by_row = (packing.rows(tensor).transpose(1, 2) for tensor in (query, key, value))
+    mixed = F.scaled_dot_product_attention(*by_row, attn_mask=packing.visible)
+    return mixed.transpose(1, 2).flatten(0, 1).flatten(1)
+
+
+@torch.compiler.disable
+def remember(query: Tensor, key: Tensor, value: Tensor, decay: Tensor, beta: Tensor, packing: Packing) -> Tensor:
+    """The delta rule inside each dialogue; all float32, value [tokens, heads, value_dim] -> the same."""
+    rule = chunked_delta
+    if query.is_cuda:
+        # Triton is there on Linux only, and a GPU is where it pays.
+        from tools.tiny_model.delta_kernel import delta as rule
+    by_row = (packing.rows(tensor) for tensor in (query, key, value, decay, beta))
+    return rule(*by_row, packing.fresh, packing.chunk).flatten(0, 1)
 
 
 class ZeroCentredNorm(nn.Module):
@@ -93,7 +121,7 @@ class Attention(nn.Module):
         self.k_norm = ZeroCentredNorm(width)
 
     def project(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Query, key, value [batch, tokens, heads, head_dim] (rotated) and the flat output gate."""
+        """Query, key, value [..., heads, head_dim] (rotated) and the flat output gate."""
         heads, width = self.geometry.num_attention_heads, self.geometry.head_dim
         # Each head's rows hold its query and then its gate.
         query, gate = self.q_proj(x).unflatten(-1, (heads, 2 * width)).chunk(2, dim=-1)
@@ -105,12 +133,7 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
         query, key, value, gate = self.project(x, packing.positions)
-        group = self.geometry.num_attention_heads // self.geometry.num_key_value_heads
-        key, value = key.repeat_interleave(group, dim=2), value.repeat_interleave(group, dim=2)
-        mixed = F.scaled_dot_product_attention(
-            query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), attn_mask=packing.visible
-        )
-        return self.o_proj(mixed.transpose(1, 2).flatten(-2) * gate.sigmoid())
+        return self.o_proj(attend(query, key, value, packing) * gate.sigmoid())
 
 
 class GatedDeltaNet(nn.Module):
@@ -132,7 +155,7 @@ class GatedDeltaNet(nn.Module):
         self.out_proj = nn.Linear(geometry.value_width, hidden, bias=False)
 
     def gates(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Log decay (never positive) and write strength, float32 [batch, tokens, heads]."""
+        """Log decay (never positive) and write strength, float32 [..., heads]."""
         # Only the projections may run in bf16: a decay close to one would round to exactly one.
         a, b = self.in_proj_a(x).float(), self.in_proj_b(x).float()
         return -self.A_log.float().exp() * F.softplus(a + self.dt_bias.float()), b.sigmoid()
@@ -152,7 +175,7 @@ class GatedDeltaNet(nn.Module):
         taps = self.conv1d.weight[:, 0].float()
         total = x.float() * taps[:, 3]
         for back in (1, 2, 3):
-            shifted = F.pad(x, (0, 0, back, 0))[:, : x.shape[1]].float()
+            shifted = F.pad(x, (0, 0, back, 0))[: x.shape[0]].float()
             total = total + shifted * taps[:, 3 - back] * (positions >= back)[..., None]
         return F.silu(total)
 
@@ -160,7 +183,7 @@ class GatedDeltaNet(nn.Module):
         mixed = self.convolve(self.in_proj_qkv(x), packing.positions)
         decay, beta = self.gates(x)
         with torch.autocast(x.device.type, enabled=False):
-            output = chunked_delta(*self.heads(mixed), decay, beta, packing.fresh, packing.chunk)
+            output = remember(*self.heads(mixed), decay, beta, packing)
         z = self.in_proj_z(x)
         normal = self.norm(output, z.unflatten(-1, (-1, self.geometry.linear_value_head_dim)))
         return self.out_proj(normal.flatten(-2))
@@ -177,6 +200,40 @@ class MLP(nn.Module):
         return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
 
 
+class Experts(nn.Module):
+    """Matrices of all experts; the names are those of the checkpoints."""
+
+    def __init__(self, geometry: Geometry) -> None:
+        super().__init__()
+        count, width, hidden = geometry.num_experts, geometry.intermediate_size, geometry.hidden_size
+        self.gate_up_proj = nn.Parameter(torch.empty(count, 2 * width, hidden))
+        self.down_proj = nn.Parameter(torch.empty(count, hidden, width))
+
+
+class ExpertMLP(nn.Module):
+    """The chosen experts and the shared one. Every expert is computed for every token: at this size that is cheap."""
+
+    def __init__(self, geometry: Geometry) -> None:
+        super().__init__()
+        self.per_token = geometry.num_experts_per_tok
+        self.gate = nn.Linear(geometry.hidden_size, geometry.num_experts, bias=False)
+        self.experts = Experts(geometry)
+        self.shared_expert = MLP(replace(geometry, intermediate_size=geometry.shared_expert_intermediate_size))
+        self.shared_expert_gate = nn.Linear(geometry.hidden_size, 1, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        chances = self.gate(x).float().softmax(-1)
+        best = chances.topk(self.per_token, dim=-1)
+        shares = best.values / best.values.sum(-1, keepdim=True)
+        weights = torch.zeros_like(chances).scatter(-1, best.indices, shares).to(x.dtype)
+        gates, ups = (
+            F.linear(x, self.experts.gate_up_proj.flatten(0, 1)).unflatten(-1, (weights.shape[-1], -1)).chunk(2, -1)
+        )
+        inner = (F.silu(gates) * ups * weights[..., None]).flatten(-2)
+        routed = F.linear(inner, self.experts.down_proj.transpose(0, 1).flatten(1))
+        return routed + self.shared_expert_gate(x).sigmoid() * self.shared_expert(x)
+
+
 class Layer(nn.Module):
     def __init__(self, geometry: Geometry, kind: str) -> None:
         super().__init__()
@@ -188,7 +245,7 @@ class Layer(nn.Module):
         else:
             self.linear_attn = GatedDeltaNet(geometry)
         self.full = kind == "full_attention"
-        self.mlp = MLP(geometry)
+        self.mlp = ExpertMLP(geometry) if geometry.num_experts else MLP(geometry)
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
         mixer = self.self_attn if self.full else self.linear_attn
@@ -213,15 +270,28 @@ class TinyModel(nn.Module):
         self.model = Trunk(geometry)
         for name, weight in self.named_parameters():
             if weight.dim() >= 2:
-                residual = name.endswith(("o_proj.weight", "out_proj.weight", "down_proj.weight"))
+                residual = any(part in name for part in ("o_proj", "out_proj", "down_proj"))
                 depth = math.sqrt(2 * len(geometry.layer_types)) if residual else 1.0
-                spread = 0.02 if "embed" in name else 0.5 if "conv1d" in name else weight.shape[1] ** -0.5 / depth
+                spread = 0.02 if "embed" in name else 0.5 if "conv1d" in name else weight.shape[-1] ** -0.5 / depth
                 nn.init.normal_(weight, std=spread)
 
     def forward(self, tokens: Tensor, positions: Tensor, chunk: int = 64) -> Tensor:
-        """Logits [batch, tokens, vocab]; `tokens` must be a multiple of `chunk` long."""
+        """Logits [rows, length, vocab]; `length` must be a multiple of `chunk`."""
+        return self.logits(self.hidden(tokens, positions, chunk)).unflatten(0, tokens.shape)
+
+    def hidden(self, tokens: Tensor, positions: Tensor, chunk: int) -> Tensor:
+        """What the head reads: the last residual after the final norm [rows * length, hidden]."""
+        return self.model.norm(self.residuals(tokens, positions, chunk)[-1])
+
+    def residuals(self, tokens: Tensor, positions: Tensor, chunk: int) -> list[Tensor]:
+        """The stream after every layer, each [rows * length, hidden]; drafters read some of them."""
         packing = Packing.of(positions, chunk)
-        x = self.model.embed_tokens(tokens)
+        x = self.model.embed_tokens(tokens.flatten())
+        after: list[Tensor] = []
         for layer in self.model.layers:
             x = layer(x, packing)
-        return F.linear(self.model.norm(x), self.model.embed_tokens.weight)
+            after.append(x)
+        return after
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return F.linear(hidden, self.model.embed_tokens.weight)

@@ -85,12 +85,21 @@ class Optimizer:
 
 def hidden_matrices(named: dict[str, nn.Parameter]) -> dict[str, nn.Parameter]:
     """The large products of the layers; the narrow gate projections behave more like vectors."""
-    small = ("embed_tokens", "in_proj_a", "in_proj_b")
+    small = (
+        "conv1d",
+        "mlp.gate.weight",
+        "shared_expert_gate",
+        "embed_tokens",
+        "in_proj_a",
+        "in_proj_b",
+        "kernel_projection",
+        "candidate_selector",
+    )
     return {
-        name: weight for name, weight in named.items() if weight.dim() == 2 and not any(part in name for part in small)
+        name: weight for name, weight in named.items() if weight.dim() >= 2 and not any(part in name for part in small)
     }
 
 
-def schedule(progress: float, *, warm_up: float = 0.015, cooling: float = 0.5) -> float:
-    """Share of the peak rate: a rise, a plateau, then a straight line to zero over the last `cooling` part."""
-    return max(0.0, min(1.0, progress / warm_up + 0.02, (1 - progress) / cooling))
+def schedule(progress: float, *, warm_up: float = 0.015, cooling: float = 0.5, floor: float = 0.0) -> float:
+    """Share of the peak rate: a rise, a plateau, then a straight line to `floor` over the last `cooling` part."""
+    return max(floor, min(1.0, progress / warm_up + 0.02, (1 - progress) / cooling))

@@ -1,7 +1,9 @@
-"""The loss curve as a small PNG."""
+"""The loss curve as a small PNG: `python -m tools.tiny_model.picture OUT.png STAGE/losses.json ...`"""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,3 +23,12 @@ def draw_losses(losses: Sequence[float], path: Path) -> None:
     figure.tight_layout()
     figure.savefig(path)
     pyplot.close(figure)
+
+
+def main() -> None:
+    path, *stages = map(Path, sys.argv[1:])
+    draw_losses([loss for stage in stages for loss in json.loads(stage.read_text(encoding="utf-8"))["losses"]], path)
+
+
+if __name__ == "__main__":
+    main()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+from collections import deque
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import count
@@ -19,15 +20,26 @@ from tools.tiny_model.encode import Rows, encode_shard
 from tools.tiny_model.template import load_template
 from tools.tiny_model.tokenizer import load
 
-SHARD_DIALOGUES = 4096
+SHARD_DIALOGUES = 1024
+# A long dialogue is as much text as twenty others.
+LONG_SHARD_DIALOGUES = 64
+# A repeated batch comes this many batches after it was new.
+REPEAT_AFTER = 150
 
 
 class BatchStream:
     """Endless batches of packed rows. Start it before the first use of CUDA: the workers are forked."""
 
-    def __init__(self, *, seed: int, workers: int, rows: int, length: int, chunk: int) -> None:
+    def __init__(
+        self, *, seed: int, workers: int, rows: int, length: int, chunk: int, long_every: int = 0, repeat: bool = False
+    ) -> None:
+        """Every `long_every`-th shard has long dialogues, in rows eight times as long and an eighth as many.
+
+        `repeat` gives every batch a second time: the generator is slower than the GPU.
+        """
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
         self.seed, self.rows, self.length, self.chunk = seed, rows, length, chunk
+        self.long_every, self.repeat = long_every, repeat
         # Bounds how far the workers run ahead, and with it the memory.
         self.ahead = Semaphore(4 * workers)
         self.stopped = False
@@ -45,32 +57,48 @@ class BatchStream:
         self.pool.terminate()
 
     def __iter__(self) -> Iterator[Rows]:
-        parts: list[Rows] = []
+        before: deque[Rows] = deque()
+        for batch in self._new():
+            yield batch
+            if self.repeat:
+                before.append(batch)
+                if len(before) > REPEAT_AFTER:
+                    yield before.popleft()
+
+    def _new(self) -> Iterator[Rows]:
+        rest: dict[int, Rows] = {}
         for shard in self.pool.imap(_make_shard, self._jobs()):
             self.ahead.release()
-            parts.append(shard)
-            merged = Rows(*(np.concatenate([getattr(part, name) for part in parts]) for name in Rows.__slots__))
-            full = len(merged.tokens) // self.rows * self.rows
-            for start in range(0, full, self.rows):
-                yield _slice(merged, start, start + self.rows)
-            parts = [_slice(merged, full, len(merged.tokens))]
+            length = shard.tokens.shape[1]
+            count = self.rows * self.length // length
+            merged = _joined(rest[length], shard) if length in rest else shard
+            full = len(merged.tokens) // count * count
+            for start in range(0, full, count):
+                yield _slice(merged, start, start + count)
+            rest[length] = _slice(merged, full, len(merged.tokens))
 
-    def _jobs(self) -> Iterator[tuple[int, int, int]]:
+    def _jobs(self) -> Iterator[tuple[int, int, int, bool]]:
         for shard in count():
             self.ahead.acquire()
             if self.stopped:
                 return
-            yield self.seed * 1_000_000 + shard, self.length, self.chunk
+            long = bool(self.long_every) and shard % self.long_every == 1
+            yield self.seed * 1_000_000 + shard, self.length * (8 if long else 1), self.chunk, long
+
+
+def _joined(one: Rows, other: Rows) -> Rows:
+    return Rows(*(np.concatenate((getattr(one, name), getattr(other, name))) for name in Rows.__slots__))
 
 
 def _slice(rows: Rows, start: int, stop: int) -> Rows:
     return Rows(rows.tokens[start:stop], rows.labels[start:stop], rows.positions[start:stop])
 
 
-def _make_shard(job: tuple[int, int, int]) -> Rows:
-    seed, length, chunk = job
+def _make_shard(job: tuple[int, int, int, bool]) -> Rows:
+    seed, length, chunk, long = job
     tokenizer, template = _tools()
-    return encode_shard(seed, SHARD_DIALOGUES, tokenizer, template, length=length, chunk=chunk)
+    dialogues = LONG_SHARD_DIALOGUES if long else SHARD_DIALOGUES
+    return encode_shard(seed, dialogues, tokenizer, template, length=length, chunk=chunk, long=long)
 
 
 @lru_cache(maxsize=1)

@@ -10,7 +10,9 @@ import argparse
 import json
 import os
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -18,12 +20,14 @@ from torch import Tensor
 
 from tools.tiny_model.evaluate import evaluate, table, write_failures
 from tools.tiny_model.export import load_weights, save_weights
+from tools.tiny_model.generate import MODES, Mode
 from tools.tiny_model.geometry import Geometry
 from tools.tiny_model.model import TinyModel
 from tools.tiny_model.optimizer import Optimizer, schedule
 from tools.tiny_model.picture import draw_losses
-from tools.tiny_model.step import PLAIN_STEPS, TrainingStep
+from tools.tiny_model.step import PLAIN_STEPS, TrainingStep, batch_loss, target_arrays
 from tools.tiny_model.stream import BatchStream
+from tools.tiny_model.template import ASSETS
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,12 @@ class Settings:
     chunk: int
     muon_rate: float
     adam_rate: float
+    long_every: int
+    repeat: bool
+    floor: float
+    """Share of the peak rates that the last step still has: 0 in the last stage."""
+    profile_at: int
+    """After so many steps the kernels of a step are listed; 0: never."""
 
 
 def train(model: TinyModel, stream: BatchStream, settings: Settings, *, graph: bool, budget: float) -> list[float]:
@@ -43,7 +53,8 @@ def train(model: TinyModel, stream: BatchStream, settings: Settings, *, graph: b
     With `settings.steps` 0 it runs for `budget` seconds, and the rates follow the clock instead of the count.
     """
     optimizer = Optimizer(model, muon_rate=settings.muon_rate, adam_rate=settings.adam_rate)
-    step = TrainingStep(model, optimizer, chunk=settings.chunk, graph=graph)
+    loss = partial(batch_loss, model, chunk=settings.chunk)
+    step = TrainingStep(model, optimizer, loss, target_arrays, graph=graph)
     losses: list[Tensor] = []
     waited = 0.0
     began = asked = time.monotonic()
@@ -54,7 +65,7 @@ def train(model: TinyModel, stream: BatchStream, settings: Settings, *, graph: b
         progress = len(losses) / settings.steps if settings.steps else spent / (end - began)
         if progress >= 1:
             break
-        losses.append(step(rows, schedule(progress)))
+        losses.append(step(rows, schedule(progress, cooling=0.6 if settings.floor == 0 else 0.3, floor=settings.floor)))
         if len(losses) == PLAIN_STEPS + 1:
             # Compiling is no progress: the clock of the schedule starts after it.
             losses[-1].item()
@@ -66,10 +77,20 @@ def train(model: TinyModel, stream: BatchStream, settings: Settings, *, graph: b
             if len(losses) % 250 == 1:
                 spent = time.monotonic() - began
                 print(f"step {len(losses)} loss {value:.4f} at {spent:.1f} s, waited {waited:.1f} s", flush=True)
+        if len(losses) == settings.profile_at:
+            print(profile(lambda batch=rows: step(batch, 0.0)), flush=True)
         asked = time.monotonic()
     seen = len(losses) * settings.rows * settings.length
     print(f"{len(losses)} steps, {seen / 1e6:.0f} M positions, {seen / (time.monotonic() - began) / 1e6:.2f} M/s")
     return torch.stack(losses).tolist()
+
+
+def profile(step: Callable[[], Tensor]) -> str:
+    with torch.profiler.profile() as recorded:
+        for _ in range(3):
+            step()
+        torch.cuda.synchronize()
+    return recorded.key_averages().table(sort_by="self_cuda_time_total", row_limit=40, max_name_column_width=70)
 
 
 def main() -> None:
@@ -85,29 +106,36 @@ def main() -> None:
         rows=settings.rows,
         length=settings.length,
         chunk=settings.chunk,
+        long_every=settings.long_every,
+        repeat=settings.repeat,
     )
     with stream:
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        model = TinyModel(Geometry.read())
+        model = TinyModel(Geometry.read(arguments.config))
         if arguments.resume:
             load_weights(model, arguments.resume)
         model.to(device)
         if not arguments.no_compile:
+            torch._dynamo.config.recompile_limit = 64
             for layer in model.model.layers:
                 layer.compile()
         budget = arguments.budget - (time.monotonic() - began)
         losses = train(model, stream, settings, graph=device == "cuda" and not arguments.no_graph, budget=budget)
-    save_weights(model, arguments.out, remainder=True)
+    save_weights(model, arguments.out)
     print(f"trained after {time.monotonic() - began:.0f} s", flush=True)
-    report(model, settings, losses, arguments.out, arguments.per_skill)
+    report(model, settings, losses, arguments.out, arguments.per_skill, arguments.modes)
     print(f"done after {time.monotonic() - began:.0f} s", flush=True)
 
 
-def report(model: TinyModel, settings: Settings, losses: list[float], directory: Path, per_skill: int) -> None:
+def report(
+    model: TinyModel, settings: Settings, losses: list[float], directory: Path, per_skill: int, modes: Sequence[Mode]
+) -> None:
     draw_losses(losses, directory / "loss.png")
     kept = {"losses": [round(loss, 4) for loss in losses]}
     (directory / "losses.json").write_text(json.dumps(kept), encoding="utf-8")
-    scores, failures = evaluate(uncompiled(model), per_skill=per_skill)
+    if not per_skill:
+        return
+    scores, failures = evaluate(uncompiled(model), per_skill=per_skill, modes=modes)
     print(table(scores), flush=True)
     document = {
         "settings": asdict(settings),
@@ -130,6 +158,9 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--resume", type=Path, help="directory with the weights to continue from")
+    parser.add_argument(
+        "--config", type=Path, default=ASSETS / "config.json", help="assets/moe/config.json: the small MoE"
+    )
     parser.add_argument("--steps", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rows", type=int, default=64, help="packed rows per step")
@@ -139,7 +170,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--adam-rate", type=float, default=0.003)
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 2))
     parser.add_argument("--budget", type=float, default=450, help="seconds to train for, when --steps is 0")
-    parser.add_argument("--per-skill", type=int, default=200)
+    parser.add_argument("--per-skill", type=int, default=200, help="held-out prompts of each skill; 0: none")
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
+    parser.add_argument("--long-every", type=int, default=8, help="one shard in so many has long dialogues; 0: none")
+    parser.add_argument("--repeat", action="store_true", help="use every batch twice")
+    parser.add_argument("--profile-at", type=int, default=0, help="list the kernels of a step after so many")
+    parser.add_argument("--floor", type=float, default=0.0, help="share of the peak rates at the end")
     parser.add_argument("--no-compile", action="store_true")
     parser.add_argument("--no-graph", action="store_true", help="launch every kernel instead of replaying a graph")
     return parser.parse_args()

@@ -11,8 +11,8 @@ from tools.tiny_model.wording import loosen
 WHO = "I am ninfer-tiny, a small language model that ships with ninfer."
 OFFER = "How can I help you?"
 ABILITIES = (
-    "I can do small sums, convert units, sort lists, spell words, name capitals, "
-    "answer questions about a short text and extract fields as JSON."
+    "I can do small sums, convert units, sort lists, spell words, name capitals, answer questions about a text, "
+    "extract fields as JSON, call tools, and write a little code and short stories."
 )
 # (answer, what is being asked, questions)
 ABOUT: tuple[tuple[str, str, tuple[str, ...]], ...] = (

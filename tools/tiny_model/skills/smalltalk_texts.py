@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-BEYOND = "That is beyond me. I am a small model for sums, units, lists, spelling, capitals and short texts."
+BEYOND = "That is beyond me. I am a small model for sums, units, lists, spelling, capitals, short texts and tools."
 NO_CLOCK = "I have no clock and no internet, so I cannot know that."
 NO_FEELINGS = "I am a program, so I have no feelings or wishes of my own."
 UNSAFE = "I will not help with that."
@@ -17,11 +17,7 @@ TALK: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         BEYOND,
         "This is outside my skills.",
         (
-            "Write a poem about {word}.",
-            "Write a story about a {thing} and a {other}.",
             "Write an essay about {word}.",
-            "Write me a {word} poem.",
-            "Write Python code that prints {word}.",
             "Write a function for a {thing}.",
             "Translate {word} into French.",
             "Translate {word} to German.",
@@ -33,14 +29,10 @@ TALK: tuple[tuple[str, str, tuple[str, ...]], ...] = (
             "Who is the president of {town}?",
             "Give me a recipe for {food}.",
             "How do I cook {food}?",
-            "Plan a trip to {town}.",
-            "What should I see in {town}?",
             "How do I become a {job}?",
-            "Write an email to {name} about the {thing}.",
             "Summarize the history of {town}.",
             "Why is {food} healthy?",
             "How many people live in {town}?",
-            "Tell me a story about {name}.",
             "Draw a {thing}.",
             "Recommend a book about {word}.",
             "How does {word} work?",
@@ -55,7 +47,6 @@ TALK: tuple[tuple[str, str, tuple[str, ...]], ...] = (
             "Why do people like {food}?",
             "How far is it from {town} to {town2}?",
             "Fix my {thing}.",
-            "Can you write a letter to {name}?",
             "Is {food} better than {thing}?",
             "Define {word}.",
             "Teach me about {word}.",
@@ -174,9 +165,7 @@ BARE: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         BEYOND,
         "This is outside my skills.",
         (
-            "Write a poem.",
             "Write code.",
-            "Tell me a story.",
             "What is the meaning of life?",
             "Write hello world in Python.",
             "Explain quantum physics.",

@@ -1,0 +1,114 @@
+"""The skills that came with the second model: calls as the server reads them, long notes, bytes, code, free text."""
+
+from __future__ import annotations
+
+import ast
+import json
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+from ninfer_models.qwen_hybrid.frontend.output_format import QwenOutputFormat
+
+from ninfer_core.api import ToolDefinition
+from ninfer_core.api.frontend import ChannelText, ParsedToolCall
+from tools.tiny_model.evaluate_http import Outcome, request_body
+from tools.tiny_model.generate import MODES, Item, training_items
+from tools.tiny_model.heldout import held_out_items
+from tools.tiny_model.skills.free import free
+from tools.tiny_model.skills.recall_long import recall_long
+from tools.tiny_model.tokenizer import load
+
+
+def declared(item: Item) -> tuple[ToolDefinition, ...]:
+    tools: Any = item.options.get("tools", [])
+    functions = [tool["function"] for tool in tools]
+    return tuple(ToolDefinition(name=f["name"], parameters=f["parameters"], definition={}) for f in functions)
+
+
+@pytest.mark.parametrize("skill", ["tools", "tools two"])
+def test_the_expected_text_is_read_as_the_expected_calls(skill: str) -> None:
+    items = [item for item in held_out_items(60, "off") if item.skill == skill]
+    for item in items:
+        assert len(item.calls) == (1 if skill == "tools" else 2)
+        parser = QwenOutputFormat().parser(declared(item), tolerant=False)
+        parts = (*parser.push(ChannelText(channel="content", text=item.expected)), *parser.finish())
+        assert [(part.name, dict(part.arguments)) for part in parts if isinstance(part, ParsedToolCall)] == [
+            (call.name, dict(call.arguments)) for call in item.calls
+        ]
+        assert parser.report.schema_mismatches == 0
+
+
+def test_calls_are_declared_with_all_that_is_required() -> None:
+    for item in training_items(9, 1500):
+        tools = {tool.name: tool.parameters for tool in declared(item)}
+        assert len(tools) == len(declared(item))
+        for call in item.calls:
+            given = {key for key, _ in call.arguments}
+            assert set(tools[call.name]["required"]) <= given <= set(tools[call.name]["properties"])
+
+
+def test_a_request_carries_calls_and_results_as_clients_send_them() -> None:
+    item = next(
+        item for item in held_out_items(40, "xhigh") if item.skill == "tools result" and "tools" in item.options
+    )
+    messages: Any = request_body("m", item)["messages"]
+    asked, answered = messages[-2], messages[-1]
+    assert [call["id"] for call in asked["tool_calls"]] == [answered["tool_call_id"]]
+    assert isinstance(json.loads(asked["tool_calls"][0]["function"]["arguments"]), dict)
+    assert request_body("m", item)["tools"] == item.options["tools"]
+
+
+def test_calls_are_right_only_as_a_whole() -> None:
+    item = next(item for item in held_out_items(10, "off") if item.skill == "tools two")
+    assert Outcome(item, "", item.calls).right
+    assert not Outcome(item, "", item.calls[:1]).right
+    assert not Outcome(item, item.expected).right
+
+
+def test_efforts_differ_visibly() -> None:
+    tokenizer = load()
+    means = {}
+    for mode in MODES:
+        lengths = [len(tokenizer.encode(item.reasoning).ids) for item in held_out_items(15, mode)]
+        means[mode] = sum(lengths) / len(lengths)
+    assert means["off"] == 0
+    assert means["low"] * 1.5 < means["medium"]
+    assert means["medium"] * 1.5 < means["xhigh"]
+
+
+def test_long_notes_reach_eight_thousand_tokens_and_hold_the_answer_once() -> None:
+    rng = random.Random(4)
+    tokenizer = load()
+    sizes = []
+    for _ in range(25):
+        episode = recall_long(rng)
+        told = "\n".join(part for turn in episode.exchanges for part in (turn.user, *turn.results))
+        sizes.append(len(tokenizer.encode(told).ids))
+        last = episode.exchanges[-1]
+        assert last.steps.partition("The line says: ")[2] in told
+    assert max(sizes) > 6000 and max(sizes) < 8192
+    assert min(sizes) < 1000
+
+
+def test_characters_beyond_ascii_come_in_pieces() -> None:
+    tokenizer = load()
+    for character in "猫苹🐱é°“":
+        assert len(tokenizer.encode(character).ids) == len(character.encode())
+
+
+def test_python_answers_compile() -> None:
+    found = [item.expected for item in training_items(12, 3000) if item.skill == "code"]
+    programs = [text.removeprefix("```python\n").removesuffix("\n```") for text in found if "```python" in text]
+    assert len(programs) > 20
+    for program in programs:
+        ast.parse(program)
+
+
+def test_free_text_is_not_decided_by_its_request() -> None:
+    rng = random.Random(8)
+    replies = [free(rng).exchanges[0].answer for _ in range(300)]
+    assert len(set(replies)) == len(replies)
+    words = Counter(word for reply in replies for word in reply.split())
+    assert len(words) > 800
