@@ -59,9 +59,6 @@ FUNCTION_REASONS: dict[str, str] = {
     "ninfer_core/ops/delta_mixer/kernels/sequence.py:scan_kernel": (
         "2026-11-30: one kernel: what it keeps in registers cannot be handed on"
     ),
-    "ninfer_core/ops/delta_mixer/kernels/verify.py:verify_kernel": (
-        "2026-11-30: one kernel: what it keeps in registers cannot be handed on"
-    ),
     "ninfer_core/ops/moe/kernels/few.py:inner_kernel": (
         "2026-11-30: one kernel: what it keeps in registers cannot be handed on"
     ),

@@ -244,7 +244,7 @@ def test_a_round_of_several_columns_is_rounds_of_one(mixer: DeltaMixer, kernel_d
     whole = together.decode(mixer, columns, [0, 0])
     for t in range(3):
         one = MixerColumns(*(x[:, t : t + 1] for x in (columns.qkv, columns.gate, columns.b, columns.a)))
-        FP32_DELTA_RULE.check(apart.decode(mixer, one, [int(t > 0)] * 2)[:, 0], whole[:, t])
+        assert torch.equal(apart.decode(mixer, one, [int(t > 0)] * 2)[:, 0], whole[:, t])
 
 
 @pytest.mark.parametrize("split", [[1], [2, 1], [3, 64, 1], [70], [64, 6]], ids=str)
@@ -319,7 +319,7 @@ def test_rounds_of_published_shapes(key_heads: int, value_heads: int, columns: i
 @pytest.mark.parametrize("columns", [1, 4])
 def test_rounds_of_published_shapes_in_16_bits(key_heads: int, value_heads: int, columns: int) -> None:
     device = torch.device("cuda")
-    scene = Scene(Shape(key_heads, value_heads, 128, 128, columns), device, [0, 2], dtype=torch.bfloat16)
+    scene = Scene(Shape(key_heads, value_heads, 128, 128, columns), device, [3, 2], dtype=torch.bfloat16)
     mixer, accepted = select(device, "auto"), [0, 0]
     for turn in range(columns + 3):
         columns_of_turn = scene.columns(columns)

@@ -16,11 +16,11 @@
                columns of the last round are still to be folded, those at [lengths − accepted, lengths)
     y          [rows, columns, value_heads · value_dim]    activation dtype, dense
 
-`decode` folds what was accepted into the memory; then it runs its columns, leaving them in the rings and the memory as
-folded. `fold` does the first of the two, for all layers at once, and comes to the same bits. `prefill` commits all its
-columns, leaves the last width − 1 of them in the ring of columns, and looks at no other ring. It may be split at any
-column. A new sequence starts from memory of zeros and length 0; its rings may hold anything. Slots that are not named
-are not touched.
+`decode` folds what was accepted into the memory, with the very operations that the round itself used, so that the
+memory is bit for bit what the round saw; then it runs its columns, leaving them in the rings and the memory as folded.
+`fold` does the first of the two, for all layers at once. `prefill` commits all its columns, leaves the last width − 1
+of them in the ring of columns, and looks at no other ring. It may be split at any column. A new sequence starts from
+memory of zeros and length 0; its rings may hold anything. Slots that are not named are not touched.
 
 `select` gives the route of a device, a `DeltaMixer`. Each is within the named tolerances of the float64 oracle; what a
 row gets never depends on the other rows of its batch.

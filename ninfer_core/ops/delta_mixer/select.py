@@ -53,9 +53,7 @@ def launch(interpreted: bool = False) -> Launch:
 
     return Launch(
         decode_warps=4,
-        decode_registers=0 if interpreted else 168,
-        decode_ahead=0,
-        verify_warps=4,
+        decode_ahead=0 if interpreted else 264,
         fold_warps=8,
         convolve_warps=4,
         convolve_tile=32,

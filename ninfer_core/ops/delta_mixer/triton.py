@@ -7,16 +7,11 @@ from dataclasses import dataclass
 import torch
 
 from ninfer_core.ops.delta_mixer.kernels.chunks import convolve_kernel, solve_kernel
-from ninfer_core.ops.delta_mixer.kernels.decode import decode_kernel
-from ninfer_core.ops.delta_mixer.kernels.fold import fold_kernel
+from ninfer_core.ops.delta_mixer.kernels.decode import decode_kernel, fold_kernel
 from ninfer_core.ops.delta_mixer.kernels.sequence import read_kernel, scan_kernel
-from ninfer_core.ops.delta_mixer.kernels.verify import verify_kernel
 from ninfer_core.ops.delta_mixer.reference import ReferenceMixer
 from ninfer_core.ops.delta_mixer.values import MixerColumns, MixerState, MixerWeights
 from ninfer_core.ops.workspace.gated_delta import CHUNK_COLUMNS
-
-MATRIX_ROWS = 16
-"""Rows that a matrix instruction takes at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +28,7 @@ class Launch:
     """
 
     decode_warps: int
-    decode_registers: int
     decode_ahead: int
-    verify_warps: int
     fold_warps: int
     convolve_warps: int
     convolve_tile: int
@@ -60,8 +53,7 @@ class TritonMixer:
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
         self._reference = ReferenceMixer()
-        self._decode_options = _options(launch.decode_warps, launch.decode_registers, launch.dependent)
-        self._verify_options = _options(launch.verify_warps, 0, launch.dependent)
+        self._decode_options = _options(launch.decode_warps, 0, launch.dependent)
         self._solve_options = _options(launch.solve_warps, launch.solve_registers, False)
         self._read_options = _options(launch.read_warps, launch.read_registers, False)
         self._precision = "ieee" if launch.interpreted else "tf32"
@@ -211,24 +203,27 @@ class TritonMixer:
             return self._reference.decode(columns, weights, state, layer, slots, lengths, accepted)
         rows, count = columns.qkv.shape[:2]
         out = torch.empty(rows, count, weights.value_width, dtype=columns.gate.dtype, device=columns.gate.device)
-        of_layer = (x[layer] for x in (state.memory, state.column, state.key, state.update, state.decay))
-        layer_weights = (weights.conv, weights.a_log, weights.dt_bias, weights.gate_norm)
-        behind = (*layer_weights, *of_layer, slots, lengths, accepted, out, weights.epsilon)
-        inputs = _strided(columns.qkv, columns.gate, columns.b, columns.a)
-        grid = (weights.value_heads, rows)
-        rings = {"COLUMN_RING": state.column.shape[2], "RING": state.key.shape[2]}
-        common = _heads(weights) | rings | {"SILU": weights.activation == "silu", "DEPENDENT": self._launch.dependent}
-        if count == 1:
-            ahead = self._launch.decode_ahead
-            one = (each for index, each in enumerate(inputs) if index % 3 != 2)  # no strides over columns
-            decode_kernel[grid](*one, *behind, **common, AHEAD=ahead, **self._decode_options)
-        else:
-            half = max(MATRIX_ROWS // 2, 1 << (count - 1).bit_length())
-            # tf32 rounds keys and memory a quarter as much as 16 bits round what they were made from.
-            exact = "ieee" if self._launch.interpreted else "tf32x3"
-            precision = exact if columns.qkv.dtype == torch.float32 else "tf32"
-            numbers = {"COLUMNS": count, "HALF": half, "PRECISION": precision}
-            verify_kernel[grid](*inputs, *behind, **common, **numbers, **self._verify_options)
+        decode_kernel[(weights.value_heads, rows)](
+            *_strided(columns.qkv, columns.gate, columns.b, columns.a),
+            weights.conv,
+            weights.a_log,
+            weights.dt_bias,
+            weights.gate_norm,
+            *(x[layer] for x in (state.memory, state.column, state.key, state.update, state.decay)),
+            slots,
+            lengths,
+            accepted,
+            out,
+            weights.epsilon,
+            COLUMNS=count,
+            **_heads(weights),
+            COLUMN_RING=state.column.shape[2],
+            RING=state.key.shape[2],
+            SILU=weights.activation == "silu",
+            AHEAD=self._launch.decode_ahead,
+            DEPENDENT=self._launch.dependent,
+            **self._decode_options,
+        )
         return out
 
     def fold(self, state: MixerState, slots: torch.Tensor, lengths: torch.Tensor, accepted: torch.Tensor) -> None:

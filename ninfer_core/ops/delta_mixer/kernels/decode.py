@@ -1,4 +1,4 @@
-"""A decode round of one column in one launch: one program for a row and a value head, its memory in registers.
+"""A decode round of one layer in one launch: one program for a row and a value head, its memory in registers.
 
 The programs of the value heads that share a key head compute its query and key each for themselves; the first of them
 leaves the key in the rings. Reads and writes of the rings are at different positions, so programs need no order.
@@ -10,8 +10,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from ninfer_core.ops.delta_mixer.kernels.arithmetic import L2_EPSILON, log_decay, opened, sigmoid, silu
-from ninfer_core.ops.delta_mixer.kernels.fold import fold_columns, recorded
+from ninfer_core.ops.delta_mixer.kernels.arithmetic import L2_EPSILON, log_decay, opened, sigmoid, silu, stepped
 
 
 @triton.jit
@@ -22,6 +21,14 @@ def _sums_of_two(a0, a1, b0, b1):
 @triton.jit
 def _sums_of_three(a0, a1, a2, b0, b1, b2):
     return a0 + b0, a1 + b1, a2 + b2
+
+
+@triton.jit
+def _recorded(key_home, update_home, decay_home, place, KEYS: tl.constexpr, UPDATES: tl.constexpr, HEADS: tl.constexpr):
+    """Key, update and decay of one column."""
+    key = tl.load(key_home + place * KEYS)
+    update = tl.load(update_home + place * UPDATES)
+    return key, update, tl.load(decay_home + place * HEADS)
 
 
 @triton.jit
@@ -62,12 +69,16 @@ def _prefetch(pointers):
 def decode_kernel(
     qkv,
     qkv_row,
+    qkv_column,
     gate,
     gate_row,
+    gate_column,
     b,
     b_row,
+    b_column,
     a,
     a_row,
+    a_column,
     conv,
     a_log,
     dt_bias,
@@ -82,6 +93,7 @@ def decode_kernel(
     accepted,
     out,
     epsilon,
+    COLUMNS: tl.constexpr,
     KEY_HEADS: tl.constexpr,
     VALUE_HEADS: tl.constexpr,
     KEY_DIM: tl.constexpr,
@@ -103,9 +115,8 @@ def decode_kernel(
     row = tl.program_id(1)
     SHARE: tl.constexpr = VALUE_HEADS // KEY_HEADS
     CHANNELS: tl.constexpr = 2 * KEY_HEADS * KEY_DIM + VALUE_HEADS * VALUE_DIM
-    KEYS: tl.constexpr = KEY_HEADS * KEY_DIM
-    UPDATES: tl.constexpr = VALUE_HEADS * VALUE_DIM
     group = head // SHARE
+    first_of_group = head % SHARE == 0
     key_index = tl.arange(0, KEY_DIM)
     value_index = tl.arange(0, VALUE_DIM)
     slot = tl.load(slots + row)
@@ -120,15 +131,15 @@ def decode_kernel(
     update_home = update_ring + slot * (RING * VALUE_HEADS * VALUE_DIM) + head * VALUE_DIM + value_index
     decay_home = decay_ring + slot * (RING * VALUE_HEADS) + head
     first = length - taken
-    old_key, old_update, old_decay = recorded(
-        key_home, update_home, decay_home, first % RING, KEYS, UPDATES, VALUE_HEADS
+    old_key, old_update, old_decay = _recorded(
+        key_home, update_home, decay_home, first % RING, KEY_HEADS * KEY_DIM, VALUE_HEADS * VALUE_DIM, VALUE_HEADS
     )
     query_channel = group * KEY_DIM + key_index
     key_channel = KEY_HEADS * KEY_DIM + query_channel
     value_channel = 2 * KEY_HEADS * KEY_DIM + head * VALUE_DIM + value_index
-    older_query = _older(column_ring, slot, length, query_channel, CHANNELS, COLUMN_RING)
-    older_key = _older(column_ring, slot, length, key_channel, CHANNELS, COLUMN_RING)
-    older_value = _older(column_ring, slot, length, value_channel, CHANNELS, COLUMN_RING)
+    query0, query1, query2 = _older(column_ring, slot, length, query_channel, CHANNELS, COLUMN_RING)
+    key0, key1, key2 = _older(column_ring, slot, length, key_channel, CHANNELS, COLUMN_RING)
+    value0, value1, value2 = _older(column_ring, slot, length, value_channel, CHANNELS, COLUMN_RING)
     query_taps = _taps(conv, query_channel)
     key_taps = _taps(conv, key_channel)
     value_taps = _taps(conv, value_channel)
@@ -137,12 +148,17 @@ def decode_kernel(
     norm = tl.load(gate_norm + value_index)
     if DEPENDENT:
         gdc_wait()
-    new_query = tl.load(qkv + row * qkv_row + query_channel)
-    new_key = tl.load(qkv + row * qkv_row + key_channel)
-    new_value = tl.load(qkv + row * qkv_row + value_channel)
-    opening = tl.load(gate + row * gate_row + head * VALUE_DIM + value_index)
-    strength = tl.load(b + row * b_row + head)
-    rate = tl.load(a + row * a_row + head)
+    qkv += row * qkv_row
+    gate += row * gate_row + head * VALUE_DIM + value_index
+    b += row * b_row + head
+    a += row * a_row + head
+    out += (row * COLUMNS * VALUE_HEADS + head) * VALUE_DIM + value_index
+    query3 = tl.load(qkv + query_channel)
+    key3 = tl.load(qkv + key_channel)
+    value3 = tl.load(qkv + value_channel)
+    opening = tl.load(gate)
+    strength = tl.load(b)
+    rate = tl.load(a)
     if DEPENDENT:
         gdc_launch_dependents()
     if AHEAD > 0:
@@ -151,35 +167,98 @@ def decode_kernel(
             theirs = (tl.load(slots + following // VALUE_HEADS) * VALUE_HEADS + following % VALUE_HEADS) * KEY_DIM
             _prefetch(memory + theirs * VALUE_DIM + tl.arange(0, KEY_DIM * VALUE_DIM // 32) * 32)
 
-    held = fold_columns(
-        held, old_key, old_update, old_decay, key_home, update_home, decay_home, first, taken,
-        KEYS, UPDATES, VALUE_HEADS, RING,
-    )  # fmt: skip
+    for column in range(taken):
+        held = stepped(held * tl.exp(old_decay), old_key, old_update)
+        if RING > 2:
+            # The next column is asked for while this one is folded; the one behind the last is asked for in vain.
+            old_key, old_update, old_decay = _recorded(
+                key_home, update_home, decay_home, (first + column + 1) % RING,
+                KEY_HEADS * KEY_DIM, VALUE_HEADS * VALUE_DIM, VALUE_HEADS,
+            )  # fmt: skip
     if taken > 0:
         tl.store(home, held)
 
-    query = _convolved(older_query, new_query, query_taps)
-    key = _convolved(older_key, new_key, key_taps)
-    value = _convolved(older_value, new_value, value_taps)
-    before = column_ring + (slot * COLUMN_RING + length % COLUMN_RING) * CHANNELS
-    tl.store(before + value_channel, new_value)
-    queries, keys, both = tl.reduce((query * query, key * key, query * key), 0, _sums_of_three)
-    query_scale = tl.rsqrt(queries + L2_EPSILON) * (KEY_DIM**-0.5)
-    key_scale = tl.rsqrt(keys + L2_EPSILON)
-    query = query * query_scale
-    key = key * key_scale
-    decay = log_decay(rate.to(tl.float32), log_rate, bias)
-    held = held * tl.exp(decay)
-    recalled, read = tl.reduce((held * key[:, None], held * query[:, None]), 0, _sums_of_two)
-    update = sigmoid(strength.to(tl.float32)) * (value - recalled)
-    read += both * query_scale * key_scale * update  # what the memory gains is read without being put there
-    scale = tl.rsqrt(tl.sum(read * read, 0) / VALUE_DIM + epsilon)
-    gated = read * scale * norm * opened(opening.to(tl.float32), SILU)
-    tl.store(out + (row * VALUE_HEADS + head) * VALUE_DIM + value_index, gated.to(out.dtype.element_ty))
-    place = length % RING
-    tl.store(update_home + place * UPDATES, update)
-    tl.store(decay_home + place * VALUE_HEADS, decay)
-    if head % SHARE == 0:
-        tl.store(key_home + place * KEYS, key)
-        tl.store(before + query_channel, new_query)
-        tl.store(before + key_channel, new_key)
+    for column in range(COLUMNS):
+        query = _convolved((query0, query1, query2), query3, query_taps)
+        key = _convolved((key0, key1, key2), key3, key_taps)
+        value = _convolved((value0, value1, value2), value3, value_taps)
+        query0, query1, query2 = query1, query2, query3.to(tl.float32)
+        key0, key1, key2 = key1, key2, key3.to(tl.float32)
+        value0, value1, value2 = value1, value2, value3.to(tl.float32)
+        decay = log_decay(rate.to(tl.float32), log_rate, bias)
+        beta = sigmoid(strength.to(tl.float32))
+        opened_gate = opened(opening.to(tl.float32), SILU)
+        place = (length + column) % RING
+        before = column_ring + (slot * COLUMN_RING + (length + column) % COLUMN_RING) * CHANNELS
+        tl.store(before + value_channel, value3)
+        if first_of_group:
+            tl.store(before + query_channel, query3)
+            tl.store(before + key_channel, key3)
+        if COLUMNS > 1:
+            # The next column is asked for while this one is computed; behind the last it is asked for again.
+            step = tl.minimum(length + column + 1, length + (COLUMNS - 1)) - length
+            query3 = tl.load(qkv + step * qkv_column + query_channel)
+            key3 = tl.load(qkv + step * qkv_column + key_channel)
+            value3 = tl.load(qkv + step * qkv_column + value_channel)
+            opening = tl.load(gate + step * gate_column)
+            strength = tl.load(b + step * b_column)
+            rate = tl.load(a + step * a_column)
+
+        queries, keys, both = tl.reduce((query * query, key * key, query * key), 0, _sums_of_three)
+        query_scale = tl.rsqrt(queries + L2_EPSILON) * (KEY_DIM**-0.5)
+        key_scale = tl.rsqrt(keys + L2_EPSILON)
+        query = query * query_scale
+        key = key * key_scale
+        held = held * tl.exp(decay)
+        recalled, read = tl.reduce((held * key[:, None], held * query[:, None]), 0, _sums_of_two)
+        update = beta * (value - recalled)
+        held = stepped(held, key, update)
+        read += both * query_scale * key_scale * update  # what the memory gains is read without another pass over it
+        scale = tl.rsqrt(tl.sum(read * read, 0) / VALUE_DIM + epsilon)
+        gated = read * scale * norm * opened_gate
+        tl.store(out + column * (VALUE_HEADS * VALUE_DIM), gated.to(out.dtype.element_ty))
+        tl.store(update_home + place * (VALUE_HEADS * VALUE_DIM), update)
+        tl.store(decay_home + place * VALUE_HEADS, decay)
+        if first_of_group:
+            tl.store(key_home + place * (KEY_HEADS * KEY_DIM), key)
+
+
+@triton.jit(do_not_specialize=["slots", "lengths", "accepted", "total_slots"])
+def fold_kernel(
+    memory,
+    key_ring,
+    update_ring,
+    decay_ring,
+    slots,
+    lengths,
+    accepted,
+    total_slots,
+    KEY_HEADS: tl.constexpr,
+    VALUE_HEADS: tl.constexpr,
+    KEY_DIM: tl.constexpr,
+    VALUE_DIM: tl.constexpr,
+    RING: tl.constexpr,
+):
+    """Grid (value_heads, rows, layers). `memory` and the rings are those of all layers."""
+    head = tl.program_id(0)
+    row = tl.program_id(1)
+    slot = tl.program_id(2) * total_slots + tl.load(slots + row)
+    length = tl.load(lengths + row).to(tl.int32)
+    taken = tl.load(accepted + row).to(tl.int32)
+    if taken > 0:
+        key_index = tl.arange(0, KEY_DIM)
+        value_index = tl.arange(0, VALUE_DIM)
+        square = key_index[:, None] * VALUE_DIM + value_index[None, :]
+        home = memory + (slot * VALUE_HEADS + head) * (KEY_DIM * VALUE_DIM) + square
+        held = tl.load(home)
+        group = head // (VALUE_HEADS // KEY_HEADS)
+        key_home = key_ring + slot * (RING * KEY_HEADS * KEY_DIM) + group * KEY_DIM + key_index
+        update_home = update_ring + slot * (RING * VALUE_HEADS * VALUE_DIM) + head * VALUE_DIM + value_index
+        decay_home = decay_ring + slot * (RING * VALUE_HEADS) + head
+        for column in range(taken):
+            key, update, decay = _recorded(
+                key_home, update_home, decay_home, (length - taken + column) % RING,
+                KEY_HEADS * KEY_DIM, VALUE_HEADS * VALUE_DIM, VALUE_HEADS,
+            )  # fmt: skip
+            held = stepped(held * tl.exp(decay), key, update)
+        tl.store(home, held)
