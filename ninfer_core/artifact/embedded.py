@@ -1,4 +1,4 @@
-"""Where the tiny model is that serves when no artifact is named."""
+"""Where the small models are that come with ninfer; one of them serves when no artifact is named."""
 
 from __future__ import annotations
 
@@ -6,23 +6,30 @@ from pathlib import Path
 
 from ninfer_core.api.errors import ArtifactInvalid
 from ninfer_core.plugins.offer import package_locations
+from ninfer_core.plugins.suggest import suggestion
 
-EMBEDDED_SOURCE = "embedded:ninfer-tiny"
-"""How a plan names it, wherever it is installed."""
+EMBEDDED_PREFIX = "embedded:"
+EMBEDDED_NAMES = ("ninfer-tiny", "ninfer-tiny-moe")
+EMBEDDED_SOURCE = f"{EMBEDDED_PREFIX}{EMBEDDED_NAMES[0]}"
+"""How a plan names the one that serves by default, wherever it is installed."""
 
 _PACKAGE = "ninfer_models"
-_FILE = "assets/ninfer-tiny.ninfer"
 
 
-def embedded_artifact(package: str = _PACKAGE) -> Path:
-    """The packaged file. Raises ArtifactInvalid when the package or the file in it is not there."""
+def embedded_artifact(name: str = EMBEDDED_NAMES[0], package: str = _PACKAGE) -> Path:
+    """The packaged file. Raises ArtifactInvalid for another name, or when the package or the file is not there."""
+    source = f"{EMBEDDED_PREFIX}{name}"
+    if name not in EMBEDDED_NAMES:
+        near = suggestion(name, EMBEDDED_NAMES)
+        raise ArtifactInvalid(source, [f"no such model comes with ninfer{near}; there are {', '.join(EMBEDDED_NAMES)}"])
+    file = f"assets/{name}.ninfer"
     locations = package_locations(package)
     if locations is None:
-        raise ArtifactInvalid(EMBEDDED_SOURCE, ["it comes with ninfer-models, not installed here: pip install it"])
+        raise ArtifactInvalid(source, ["it comes with ninfer-models, not installed here: pip install it"])
     for location in locations:
-        path = Path(location, _FILE)
+        path = Path(location, file)
         if path.is_file():
             return path
-    place = Path(locations[0] if locations else package, _FILE)
+    place = Path(locations[0] if locations else package, file)
     remedy = f"reinstall ninfer-models, or in a clone run `ninfer convert DIRECTORY -o {place}`"
-    raise ArtifactInvalid(EMBEDDED_SOURCE, [f"package {package} has no {_FILE}; {remedy}"])
+    raise ArtifactInvalid(source, [f"package {package} has no {file}; {remedy}"])

@@ -7,7 +7,7 @@ from pathlib import Path
 from ninfer_core.api.errors import ArtifactInvalid
 from ninfer_core.artifact.container import SUFFIX, open_container
 from ninfer_core.artifact.dummy import PREFIX, dummies, open_dummy
-from ninfer_core.artifact.embedded import EMBEDDED_SOURCE, embedded_artifact
+from ninfer_core.artifact.embedded import EMBEDDED_PREFIX, EMBEDDED_SOURCE, embedded_artifact
 from ninfer_core.artifact.handle import ArtifactHandle
 from ninfer_core.artifact.huggingface import open_directory
 from ninfer_core.artifact.json_object import encodable
@@ -16,16 +16,17 @@ from ninfer_core.plugins.suggest import suggestion
 
 
 def open_artifact(source: str | None, registry: PluginRegistry) -> ArtifactHandle:
-    """Open a `.ninfer` file, a Hugging Face directory, `dummy:NAME`, or the embedded model (None).
+    """Open a `.ninfer` file, a Hugging Face directory, `dummy:NAME`, or an embedded model: `embedded:NAME`, or None.
 
     Reads and checks headers and frontend resources, never weights; imports no torch. `header.source` is a string
     that opens the same artifact again. Raises ArtifactInvalid with every problem found, and near misses for a
     name that is not there.
     """
-    if source is None or source == EMBEDDED_SOURCE:
-        return open_container(embedded_artifact(), EMBEDDED_SOURCE)
+    source = EMBEDDED_SOURCE if source is None else source
     if not encodable(source):
         raise ArtifactInvalid(source, ["its name is no UTF-8, so no plan could name it"])
+    if source.startswith(EMBEDDED_PREFIX):
+        return open_container(embedded_artifact(source.removeprefix(EMBEDDED_PREFIX)), source)
     if source.startswith(PREFIX):
         return open_dummy(source.removeprefix(PREFIX), registry)
     try:

@@ -75,18 +75,23 @@ def test_the_embedded_model_is_found_in_its_package(
     package = tmp_path / "toy_models"
     package.mkdir()
     with pytest.raises(ArtifactInvalid, match="with ninfer-models, not installed here"):
-        embedded_artifact("toy_models_absent")
+        embedded_artifact(package="toy_models_absent")
     with pytest.raises(
         ArtifactInvalid, match=r"has no assets/ninfer-tiny\.ninfer; reinstall ninfer-models, or in a clone"
     ):
-        embedded_artifact("toy_models")
+        embedded_artifact(package="toy_models")
     (package / "assets").mkdir()
     path = package / "assets" / "ninfer-tiny.ninfer"
     convert_directory(str(write_toy_directory(tmp_path / "toy")), path, registry)
-    assert embedded_artifact("toy_models") == path
-    monkeypatch.setattr(source, "embedded_artifact", lambda: path)
+    assert embedded_artifact(package="toy_models") == path
+    monkeypatch.setattr(source, "embedded_artifact", lambda name: path.with_name(f"{name}.ninfer"))
     for argument in (None, EMBEDDED_SOURCE):
         assert open_artifact(argument, registry).header.source == EMBEDDED_SOURCE
+
+
+def test_another_embedded_model_has_a_name_of_its_own(registry: PluginRegistry) -> None:
+    assert "did you mean 'ninfer-tiny-moe'?" in problem_of("embedded:ninfer-tiny-mo", registry)
+    assert "there are ninfer-tiny, ninfer-tiny-moe" in problem_of("embedded:other", registry)
 
 
 def test_opening_imports_no_torch(tmp_path: Path, registry: PluginRegistry) -> None:
