@@ -4,7 +4,7 @@ launched ones, and a request among others against the request alone."""
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -14,6 +14,8 @@ import torch
 from ninfer_core.api import ArtifactHeader, ForwardBatch, Model, RecurrentState
 from ninfer_core.artifact import open_artifact
 from ninfer_core.artifact.dummy import DummyStore
+from ninfer_core.artifact.encoding import encoded_artifact
+from ninfer_core.artifact.handle import ArtifactHandle
 from ninfer_core.plan.device import find_device, probe_gpus
 from ninfer_core.plan.options import ServeOptions
 from ninfer_core.plan.resolve import resolve
@@ -28,10 +30,16 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 
-NAMES = ("qwen3.8-27b", "qwen3.6-35b-a3b")
+CASES: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "dense": ("qwen3.8-27b", {}),
+    "dense in fp8": ("qwen3.8-27b", {"weights": "fp8", "kv_dtype": "fp8"}),
+    "experts": ("qwen3.6-35b-a3b", {}),
+}
 LAYERS = 4
 MIXES = 200
-ANSWER_TOKENS = 12
+ANSWER_TOKENS = 9
+FORCED = (11, 12, 13)
+"""What is put behind the third token of every third request, as the end of thinking is."""
 
 
 @dataclass
@@ -77,21 +85,27 @@ def _layer_of(name: str) -> int:
 
 
 def build(
-    header: ArtifactHeader, registry: PluginRegistry, recorded: list[Recorded] | None = None, **options: object
+    case: str, registry: PluginRegistry, recorded: list[Recorded] | None = None, **options: object
 ) -> DeviceProgram:
     """With `recorded`, rounds are launched and the model's logits are kept there."""
-    chosen = ServeOptions(device=0, max_concurrency=8, max_context=4096, kv_capacity=8 * 4096, **options)  # type: ignore[arg-type]
-    plan = resolve(chosen, registry, header, find_device(chosen, probe_gpus()))
+    name, more = CASES[case]
+    chosen = ServeOptions(device=0, max_concurrency=8, max_context=4096, kv_capacity=8 * 4096, **more, **options)  # type: ignore[arg-type]
+    header = few_layers(name, registry)
+    handle = ArtifactHandle(header=header, notes=(), store=DummyStore(header))
+    if chosen.weights is not None:
+        (offer,) = registry.offers("family")
+        handle = encoded_artifact(handle, registry.load(offer), chosen.weights)
+    plan = resolve(chosen, registry, handle.header, find_device(chosen, probe_gpus()))
 
     def record(model: Model) -> Model:
         assert recorded is not None
         recorded.append(Recorded(model))
         return recorded[0]
 
-    with DummyStore(header).open_weights() as weights:
+    with handle.open_weights() as weights:
         return build_program(
             plan,
-            header,
+            handle.header,
             weights,
             registry,
             device_of(plan),
@@ -126,7 +140,7 @@ def generate(program: DeviceProgram, seeds: Sequence[int], joined: Sequence[int]
         for each, seed in enumerate(seeds):
             if joined[each] == boundary:
                 tokens = prompt(seed)
-                row = program.open_row(RowSetup(len(tokens), len(tokens) + ANSWER_TOKENS, sampling(seed)))
+                row = program.open_row(RowSetup(len(tokens), len(tokens) + ANSWER_TOKENS + len(FORCED), sampling(seed)))
                 assert row is not None
                 first = program.prefill(row, tokens, last=True)
                 assert first is not None
@@ -139,16 +153,18 @@ def generate(program: DeviceProgram, seeds: Sequence[int], joined: Sequence[int]
                 made[each].extend(candidates)
                 if len(made[each]) == ANSWER_TOKENS:
                     program.close_row(rows.pop(each))
+                elif len(made[each]) == 3 and seeds[each] % 3 == 0:
+                    program.control(RowRound(row=rows[each], accepted=1), FORCED)
     return made
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_kernels_agree_with_the_reference(name: str, registry: PluginRegistry) -> None:
+@pytest.mark.parametrize("case", CASES)
+def test_kernels_agree_with_the_reference(case: str, registry: PluginRegistry) -> None:
     """Prompts and rounds that are told what to say next, so that both go on from the same tokens."""
-    header, logits = few_layers(name, registry), []
+    logits = []
     for kernels in ("auto", "reference"):
         recorded: list[Recorded] = []
-        program = build(header, registry, recorded, kernels=kernels, no_cuda_graph=True)
+        program = build(case, registry, recorded, kernels=kernels, no_cuda_graph=True)
         recorded[0].logits_rows.clear()
         rows = []
         for seed in range(6):
@@ -168,9 +184,9 @@ def test_kernels_agree_with_the_reference(name: str, registry: PluginRegistry) -
     BF16_LOGITS.check(*logits)
 
 
-@pytest.fixture(scope="module", params=NAMES)
+@pytest.fixture(scope="module", params=CASES)
 def program(request: pytest.FixtureRequest, registry: PluginRegistry) -> Iterator[DeviceProgram]:
-    program = build(few_layers(request.param, registry), registry)
+    program = build(request.param, registry)
     yield program
     del program
     torch.cuda.empty_cache()
@@ -181,7 +197,7 @@ def test_captured_rounds_have_the_bits_of_launched_ones(program: DeviceProgram) 
     outcomes = []
     for rounds in (captured, program._launched):
         program._rounds = rounds
-        made = generate(program, range(8), [0, 0, 1, 2, 3, 5, 8, 8])
+        made = generate(program, range(8), [0, 0, 1, 2, 3, 5, 6, 6])
         pools = program._pools
         outcomes.append((made, {name: pool.clone() for name, pool in (pools.state | pools.records).items()}))
     program._rounds = captured
@@ -196,7 +212,7 @@ def test_a_request_gets_among_others_what_it_gets_alone(program: DeviceProgram) 
     draw = random.Random(5)
     for _ in range(MIXES):
         seeds = draw.sample(range(24), draw.randint(2, 8))
-        joined = [draw.randrange(6) for _ in seeds]
+        joined = [draw.randrange(4) for _ in seeds]
         joined[0] = 0
         assert generate(program, seeds, joined) == [alone[seed] for seed in seeds]
     assert program.open_rows == 0
