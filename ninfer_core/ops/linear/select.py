@@ -8,13 +8,11 @@ import torch
 
 from ninfer_core.ops.linear.matrix import Matrix
 from ninfer_core.ops.linear.reference import Norm, linear
-from ninfer_core.ops.linear.tiles import H200
+from ninfer_core.ops.linear.tiles import H200, MOST_ROWS
 
 Kernels = Literal["auto", "reference"]
 COUNTERS = 1024
 """Blocks of outputs whose inputs may be shared."""
-MOST_FEW_ROWS = 64
-"""Rows without a class, those of a short prompt, that the kernel for few rows takes."""
 
 
 class Linear(Protocol):
@@ -42,4 +40,4 @@ def triton_route(device: torch.device) -> Linear:
     """The route of a CUDA device, which the interpreter can run too."""
     from ninfer_core.ops.linear.triton import TritonLinear
 
-    return TritonLinear(H200, torch.zeros(COUNTERS, dtype=torch.int32, device=device), MOST_FEW_ROWS)
+    return TritonLinear(H200, torch.zeros(COUNTERS, dtype=torch.int32, device=device), MOST_ROWS)

@@ -56,7 +56,12 @@ Tiles = Mapping[tuple[Form, int], Row]
 
 H200: Tiles = MappingProxyType(
     {
-        ("dense", 8): Row(Tile(64, 128, 4, 2, 264), Tile(32, 128, 3, 1), Tile(16, 256, 4, 1), Tile(64, 128, 4, 4)),
+        ("dense", 8): Row(
+            Tile(32, 128, 4, 2, 264, APART),
+            Tile(32, 256, 2, 2, 0, APART),
+            Tile(16, 256, 4, 1, 264),
+            Tile(64, 128, 4, 4),
+        ),
         ("dense", 16): Row(
             Tile(64, 128, 3, 4, 264, APART),
             Tile(64, 128, 2, 4, 0, APART),
@@ -72,20 +77,18 @@ H200: Tiles = MappingProxyType(
         ("dense", 128): Row(
             Tile(128, 64, 4, 8, 132, APART), Tile(64, 64, 3, 4, 0, APART), Tile(128, 64, 4, 8, 132), Tile(128, 64, 4, 8)
         ),
-        ("fp8", 8): Row(
-            Tile(64, 256, 3, 4, 528), Tile(64, 128, 3, 4, 528), Tile(64, 128, 4, 4, 528), Tile(64, 256, 3, 4)
+        ("fp8", 8): Row(Tile(64, 256, 3, 4, 264), Tile(64, 128, 3, 4), Tile(64, 128, 4, 4, 320), Tile(64, 256, 3, 4)),
+        ("fp8", 16): Row(Tile(64, 256, 3, 4, 528), Tile(64, 128, 3, 4), Tile(64, 128, 4, 4, 528), Tile(64, 256, 3, 4)),
+        ("fp8", 32): Row(Tile(64, 128, 3, 4, 528), Tile(64, 128, 3, 4), Tile(64, 128, 4, 4, 528), Tile(64, 128, 3, 4)),
+        ("fp8", 64): Row(Tile(64, 128, 3, 4, 264), Tile(64, 64, 3, 4), Tile(64, 128, 3, 4, 264), Tile(64, 128, 3, 4)),
+        ("fp8", 128): Row(
+            Tile(128, 128, 3, 8, 264), Tile(64, 64, 3, 8), Tile(128, 128, 3, 8, 264), Tile(128, 128, 3, 8)
         ),
-        ("fp8", 16): Row(
-            Tile(64, 256, 3, 4, 528), Tile(64, 128, 3, 4, 528), Tile(64, 128, 4, 4, 528), Tile(64, 256, 3, 4)
-        ),
-        ("fp8", 32): Row(Tile(64, 128, 3, 4, 528), Tile(64, 128, 3, 4), Tile(64, 128, 3, 4, 528), Tile(64, 128, 3, 4)),
-        ("fp8", 64): Row(Tile(64, 128, 3, 4, 264), Tile(64, 64, 3, 8), Tile(64, 128, 3, 4, 264), Tile(64, 128, 3, 4)),
-        ("fp8", 128): Row(Tile(64, 128, 3, 8, 264), Tile(64, 64, 3, 8), Tile(64, 128, 3, 8, 264), Tile(64, 128, 3, 8)),
         ("fp8_groups", 8): Row(
-            Tile(64, 128, 4, 4, 528), Tile(64, 128, 3, 4, 528), Tile(64, 128, 4, 4, 528), Tile(64, 128, 4, 4)
+            Tile(64, 128, 4, 4, 264), Tile(64, 128, 3, 4), Tile(64, 128, 4, 4, 320), Tile(64, 128, 4, 4)
         ),
         ("fp8_groups", 16): Row(
-            Tile(64, 128, 4, 4, 528), Tile(64, 128, 3, 4, 528), Tile(64, 128, 4, 4, 528), Tile(64, 128, 4, 4)
+            Tile(64, 128, 4, 4, 528), Tile(64, 128, 3, 4), Tile(64, 128, 4, 4, 528), Tile(64, 128, 4, 4)
         ),
         ("fp8_groups", 32): Row(
             Tile(64, 128, 3, 4, 528), Tile(64, 128, 3, 4), Tile(64, 128, 3, 4, 528), Tile(64, 128, 3, 4)
@@ -96,21 +99,22 @@ H200: Tiles = MappingProxyType(
         ("fp8_groups", 128): Row(
             Tile(64, 128, 2, 8, 264), Tile(64, 128, 2, 8), Tile(64, 128, 2, 8, 264), Tile(64, 128, 2, 8)
         ),
-        ("nvfp4", 8): Row(
-            Tile(64, 256, 3, 4, 528), Tile(64, 256, 3, 4, 528), Tile(64, 256, 3, 4, 528), Tile(64, 256, 3, 4)
-        ),
+        ("nvfp4", 8): Row(Tile(64, 256, 4, 4, 528), Tile(64, 256, 3, 4), Tile(64, 256, 4, 4, 528), Tile(64, 256, 4, 4)),
         ("nvfp4", 16): Row(
-            Tile(64, 256, 3, 4, 528), Tile(64, 256, 3, 4, 528), Tile(64, 256, 3, 4, 528), Tile(64, 256, 3, 4)
+            Tile(64, 256, 3, 4, 528), Tile(64, 128, 3, 4), Tile(64, 256, 3, 4, 528), Tile(64, 256, 3, 4)
         ),
         ("nvfp4", 32): Row(
             Tile(64, 128, 3, 4, 528), Tile(64, 128, 3, 4), Tile(64, 128, 3, 4, 528), Tile(64, 128, 3, 4)
         ),
-        ("nvfp4", 64): Row(Tile(64, 128, 3, 4, 264), Tile(64, 64, 3, 8), Tile(64, 128, 3, 4, 264), Tile(64, 128, 3, 4)),
+        ("nvfp4", 64): Row(Tile(64, 128, 3, 4, 264), Tile(64, 64, 3, 4), Tile(64, 128, 3, 4, 264), Tile(64, 128, 3, 4)),
         ("nvfp4", 128): Row(
-            Tile(64, 128, 3, 8, 264), Tile(64, 64, 3, 8), Tile(64, 128, 3, 8, 264), Tile(64, 128, 3, 8)
+            Tile(64, 128, 3, 4, 264), Tile(64, 64, 3, 4), Tile(64, 128, 3, 4, 264), Tile(64, 128, 3, 4)
         ),
     }
 )
+
+MOST_ROWS: Mapping[Form, int] = MappingProxyType({"dense": 128, "fp8": 32, "fp8_groups": 64, "nvfp4": 64})
+"""Rows without a class, those of a short prompt, up to which the kernel for few rows is the faster one."""
 
 
 def tile_of(tiles: Tiles, matrix: Matrix, row_class: int, *, gated: bool, norm: bool) -> Tile:

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 
 from ninfer_core.ops.linear.few import linear_few_rows
 from ninfer_core.ops.linear.many import linear_many_rows
-from ninfer_core.ops.linear.matrix import NVFP4_BLOCK, DenseMatrix, Matrix
+from ninfer_core.ops.linear.matrix import DenseMatrix, Matrix, Nvfp4Matrix
 from ninfer_core.ops.linear.reference import Norm, linear
-from ninfer_core.ops.linear.tiles import Tiles, padded_class, tile_of
+from ninfer_core.ops.linear.tiles import Form, Tiles, form_of, padded_class, tile_of
 
 
 @dataclass(frozen=True, slots=True)
 class TritonLinear:
-    """Implements `select.Linear`. `most_rows` is how many rows without a class the kernel for few rows takes; those
-    with one it takes up to the largest class that it has. `counters` int32 are zero between launches, so that one
-    object serves launches in one order, on one stream."""
+    """Implements `select.Linear`. `most_rows` is how many rows without a class the kernel for few rows takes, by the
+    form of the matrix; those with one it takes up to the largest class that it has. `counters` int32 are zero between
+    launches, so that one object serves launches in one order, on one stream."""
 
     tiles: Tiles
     counters: torch.Tensor
-    most_rows: int
+    most_rows: Mapping[Form, int]
 
     def __call__(
         self,
@@ -43,7 +44,7 @@ class TritonLinear:
             y = x.new_empty(0, width)
         elif not _takes(matrix) or (padded is None and row_class > rows):
             y = linear(flat, matrix, row_class, norm=norm, residual=flat_residual, gated=gated)
-        elif padded is None or (row_class == 0 and rows > self.most_rows):
+        elif padded is None or (row_class == 0 and rows > self.most_rows[form_of(matrix)]):
             y = linear_many_rows(flat, matrix, norm=norm, residual=flat_residual, gated=gated)
         else:
             tile = tile_of(self.tiles, matrix, padded, gated=gated, norm=norm is not None)
@@ -54,5 +55,6 @@ class TritonLinear:
 
 
 def _takes(matrix: Matrix) -> bool:
-    """Whether the kernels can read the matrix: rows of codes start where a vector of them can be loaded."""
-    return isinstance(matrix, DenseMatrix) or matrix.inputs % NVFP4_BLOCK == 0
+    """Whether the kernels can read the matrix: rows start where a vector of codes or block scales can be loaded."""
+    multiple = 64 if isinstance(matrix, Nvfp4Matrix) else 1 if isinstance(matrix, DenseMatrix) else 16
+    return matrix.inputs % multiple == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+from triton.language.extra.cuda import gdc_wait
 
 
 @triton.jit
@@ -15,7 +15,6 @@ def norm_rows(x, weight, y, width, epsilon, PADDED: tl.constexpr, DEPENDENT: tl.
     inside = column < width
     factor = 1.0 + tl.load(weight + column, mask=inside, other=0.0).to(tl.float32)
     if DEPENDENT:
-        gdc_launch_dependents()  # the next launch asks for its weights meanwhile
         gdc_wait()
     place = tl.program_id(0).to(tl.int64) * width + column
     wide = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)

@@ -20,6 +20,8 @@ E4M3_SHIFT: tl.constexpr = tl.constexpr(2.0**60)
 BLOCK_SHIFT: tl.constexpr = tl.constexpr(2.0**118)
 """A block scale times this and an e2m1 code over E2M1_UNIT are a value · 2**-8; more would overflow bfloat16."""
 BLOCK_REST: tl.constexpr = tl.constexpr(2.0**8)
+QUAD: tl.constexpr = tl.constexpr(4)
+"""Block scales of a row are a multiple of it, so that they can be copied by words without waiting."""
 GROUP: tl.constexpr = tl.constexpr(128)
 """Inputs that share a scale in block-scaled fp8."""
 
@@ -57,7 +59,7 @@ def _add_e2m1(even_sums, odd_sums, code, factor, first, second, third, fourth, A
 
 @triton.jit
 def _block_scales(blocks, mask, OUTPUTS: tl.constexpr, INPUTS: tl.constexpr, EVEN: tl.constexpr, LIKE: tl.constexpr):
-    """[OUTPUTS, INPUTS / 4] in the dtype of x: one for each word of codes."""
+    """[OUTPUTS, INPUTS / 4] in the dtype of x: scale · BLOCK_SHIFT for each word of codes."""
     scale = (_load(blocks, mask, EVEN).to(tl.float32) * BLOCK_SHIFT).to(LIKE)
     return tl.reshape(tl.broadcast_to(scale[:, :, None], (OUTPUTS, INPUTS // 16, 4)), (OUTPUTS, INPUTS // 4))
 
@@ -124,6 +126,8 @@ def few_rows(
     row_live = row < rows
     place = tl.arange(0, WALK)
     stride = inputs // PARTS
+    if PARTS > 1:
+        stride = tl.multiple_of(stride, 8)
     blocks_each = tl.cdiv(tl.cdiv(inputs, INPUTS), SPLITS)
     begin = tl.program_id(1) * blocks_each * INPUTS
     end = tl.minimum(begin + blocks_each * INPUTS, inputs)
@@ -133,7 +137,8 @@ def few_rows(
     groups = (inputs + GROUP - 1) // GROUP if GROUPED else 1
     scales = scale + output.to(tl.int64) * groups
     block = tl.arange(0, INPUTS // 16)
-    blocks = block_scale + output.to(tl.int64)[:, None] * (inputs // 16) + block[None, :]
+    block_stride = tl.multiple_of(inputs // 16, QUAD)
+    blocks = block_scale + output.to(tl.int64)[:, None] * block_stride + block[None, :]
     column = tl.arange(0, INPUTS)
     x += row[None, :] * inputs + column[:, None]
     sums = tl.zeros((OUTPUTS, ROWS), tl.float32)
@@ -141,10 +146,16 @@ def few_rows(
     odd_sums = tl.zeros((OUTPUTS, ROWS), tl.float32)
     odd_ups = tl.zeros((OUTPUTS, ROWS), tl.float32)
     squares = tl.zeros((INPUTS, ROWS), tl.float32)
+    group_scale = tl.load(scales + begin // GROUP) if GROUPED else tl.zeros((OUTPUTS,), tl.float32)
+    up_group_scale = group_scale
+    if GROUPED and GATED:
+        up_group_scale = tl.load(scales + up * groups + begin // GROUP)
     if DEPENDENT:
         gdc_wait()
     for start in tl.range(begin, end, INPUTS, num_stages=STAGES):
         at = start // PARTS
+        if PARTS > 1:
+            at = tl.multiple_of(at, 8)
         mask = (place < stride - at)[None, :]
         inside = column < inputs - start
         x_mask = row_live[None, :] if EVEN else row_live[None, :] & inside[:, None]
@@ -165,25 +176,28 @@ def few_rows(
             if GATED:
                 ups = tl.dot(up_code, value, ups, input_precision="ieee")
         elif FORMAT == "nvfp4":
+            ahead = blocks + tl.multiple_of(start // 16, QUAD)
             block_mask = (block < (inputs - start) // 16)[None, :]
-            factor = _block_scales(blocks + start // 16, block_mask, OUTPUTS, INPUTS, EVEN, LIKE)
+            factor = _block_scales(ahead, block_mask, OUTPUTS, INPUTS, EVEN, LIKE)
             even, odd = _halves(value, INPUTS // 2, ROWS)
             first, third = _halves(even, WALK, ROWS)
             second, fourth = _halves(odd, WALK, ROWS)
             sums, odd_sums = _add_e2m1(sums, odd_sums, code, factor, first, second, third, fourth, ASSEMBLY)
             if GATED:
-                beyond = blocks + up * (inputs // 16) + start // 16
-                factor = _block_scales(beyond, block_mask, OUTPUTS, INPUTS, EVEN, LIKE)
+                factor = _block_scales(ahead + up * block_stride, block_mask, OUTPUTS, INPUTS, EVEN, LIKE)
                 ups, odd_ups = _add_e2m1(ups, odd_ups, up_code, factor, first, second, third, fourth, ASSEMBLY)
         else:
             even, odd = _halves(value * tl.full((1, 1), E4M3_SHIFT, LIKE), WALK, ROWS)
             if GROUPED:
                 nothing = tl.zeros((OUTPUTS, ROWS), tl.float32)
                 added, odd_added = _add_e4m3(nothing, nothing, code, even, odd, ASSEMBLY)
-                sums += (added + odd_added) * tl.load(scales + start // GROUP)[:, None]
+                sums += (added + odd_added) * group_scale[:, None]
+                after = tl.minimum(start // GROUP + 1, groups - 1)  # a block ahead, so that no product waits for it
+                group_scale = tl.load(scales + after)
                 if GATED:
                     added, odd_added = _add_e4m3(nothing, nothing, up_code, even, odd, ASSEMBLY)
-                    ups += (added + odd_added) * tl.load(scales + up * groups + start // GROUP)[:, None]
+                    ups += (added + odd_added) * up_group_scale[:, None]
+                    up_group_scale = tl.load(scales + up * groups + after)
             else:
                 sums, odd_sums = _add_e4m3(sums, odd_sums, code, even, odd, ASSEMBLY)
                 if GATED:
