@@ -20,24 +20,27 @@ BLOCK: tl.constexpr = tl.constexpr(16)
 
 
 @triton.jit
-def _convolved(qkv, qkv_column, ring, conv, slot, length, column, count, channel, CHANNELS, RING: tl.constexpr):
+def _convolved(
+    qkv, qkv_column, ring, conv, slot, length, first, index, count, channel, CHANNELS: tl.constexpr, RING: tl.constexpr
+):
     """[columns, channels of the head], float32 after the rounding of `ops.causal_conv`; zeros behind the last column.
-    column [columns] counts from the first of the call; columns before that come from the ring, for program 0 of axis 1
-    alone: a tile holds more than three."""
-    total = tl.zeros((column.shape[0], channel.shape[0]), tl.float32)
+    The tile has the columns `first` + index of the call, and `qkv` points to the first of them; columns before the call
+    come from the ring, for program 0 of axis 1 alone: a tile holds more than three."""
+    total = tl.zeros((index.shape[0], channel.shape[0]), tl.float32)
     for tap in tl.static_range(4):
-        at = column[:, None] + (tap - 3) + 0 * channel[None, :]
-        new = tl.load(qkv + at * qkv_column + channel[None, :], mask=(at >= 0) & (at < count), other=0.0)
+        near = index[:, None] + (tap - 3) + 0 * channel[None, :]
+        wanted = (first + near >= 0) & (first + near < count)
+        new = tl.load(qkv + near * qkv_column + channel[None, :], mask=wanted, other=0.0)
         total += new.to(tl.float32) * tl.load(conv + channel * 4 + tap)[None, :]
     if tl.program_id(1) == 0:
         for tap in tl.static_range(3):
-            at = column[:, None] + (tap - 3) + 0 * channel[None, :]
+            at = index[:, None] + (tap - 3) + 0 * channel[None, :]
             place = slot * RING + (length + at) % RING
             wanted = (at < 0) & (length + at >= 0)
             older = tl.load(ring + place * CHANNELS + channel[None, :], mask=wanted, other=0.0)
             total += older.to(tl.float32) * tl.load(conv + channel * 4 + tap)[None, :]
     rounded = silu(total).to(qkv.dtype.element_ty).to(tl.float32)
-    return tl.where(column[:, None] + 0 * channel[None, :] < count, rounded, 0.0)
+    return tl.where(first + index[:, None] + 0 * channel[None, :] < count, rounded, 0.0)
 
 
 @triton.jit(do_not_specialize=["slots", "lengths", "count", "padded"])
@@ -69,28 +72,31 @@ def convolve_kernel(
     CHANNELS: tl.constexpr = 2 * KEY_HEADS * KEY_DIM + VALUE_HEADS * VALUE_DIM
     slot = tl.load(slots + row)
     length = tl.load(lengths + row).to(tl.int32)
-    qkv += row * qkv_row
-    column = tl.program_id(1) * TILE + tl.arange(0, TILE)
+    first = tl.program_id(1) * TILE
+    index = tl.arange(0, TILE)
+    column = first + index
+    # Long distances are added to the pointer, once; what is added to it for every element is short.
+    qkv += row * qkv_row + first.to(tl.int64) * qkv_column
     if unit < 2 * KEY_HEADS:
-        index = tl.arange(0, KEY_DIM)
-        channel = unit * KEY_DIM + index
+        within = tl.arange(0, KEY_DIM)
+        channel = unit * KEY_DIM + within
         mixed = _convolved(
-            qkv, qkv_column, column_ring, conv, slot, length, column, count, channel, CHANNELS, COLUMN_RING
+            qkv, qkv_column, column_ring, conv, slot, length, first, index, count, channel, CHANNELS, COLUMN_RING
         )  # fmt: skip
         scale = tl.rsqrt(tl.sum(mixed * mixed, 1) + L2_EPSILON)
-        home = (row * KEY_HEADS + unit % KEY_HEADS) * padded * KEY_DIM + (column[:, None] * KEY_DIM + index[None, :])
+        home = (row * KEY_HEADS + unit % KEY_HEADS) * padded * KEY_DIM + (column[:, None] * KEY_DIM + within[None, :])
         if unit < KEY_HEADS:
             tl.store(query_out + home, (mixed * (scale * (KEY_DIM**-0.5))[:, None]).to(query_out.dtype.element_ty))
         else:
             tl.store(key_out + home, (mixed * scale[:, None]).to(key_out.dtype.element_ty))
     else:
-        index = tl.arange(0, VALUE_DIM)
+        within = tl.arange(0, VALUE_DIM)
         head = unit - 2 * KEY_HEADS
-        channel = 2 * KEY_HEADS * KEY_DIM + head * VALUE_DIM + index
+        channel = 2 * KEY_HEADS * KEY_DIM + head * VALUE_DIM + within
         mixed = _convolved(
-            qkv, qkv_column, column_ring, conv, slot, length, column, count, channel, CHANNELS, COLUMN_RING
+            qkv, qkv_column, column_ring, conv, slot, length, first, index, count, channel, CHANNELS, COLUMN_RING
         )  # fmt: skip
-        home = (row * VALUE_HEADS + head) * padded * VALUE_DIM + (column[:, None] * VALUE_DIM + index[None, :])
+        home = (row * VALUE_HEADS + head) * padded * VALUE_DIM + (column[:, None] * VALUE_DIM + within[None, :])
         tl.store(value_out + home, mixed.to(value_out.dtype.element_ty))
 
 
@@ -163,8 +169,9 @@ def solve_kernel(
     first = (row * VALUE_HEADS + head) * padded + chunk * CHUNK
     key = tl.load(key_in + index[:, None] * KEY_DIM + key_index[None, :])
     inside = column < count
-    rate = tl.load(a + row * a_row + column * a_column + head, mask=inside, other=0.0).to(tl.float32)
-    strength = tl.load(b + row * b_row + column * b_column + head, mask=inside, other=0.0).to(tl.float32)
+    far = column.to(tl.int64)
+    rate = tl.load(a + row * a_row + far * a_column + head, mask=inside, other=0.0).to(tl.float32)
+    strength = tl.load(b + row * b_row + far * b_column + head, mask=inside, other=0.0).to(tl.float32)
     decay = log_decay(rate, tl.load(a_log + head), tl.load(dt_bias + head))
     running = tl.cumsum(tl.where(inside, decay, 0.0), 0)
     beta = tl.where(inside, sigmoid(strength), 0.0)

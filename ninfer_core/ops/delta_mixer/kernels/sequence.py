@@ -20,7 +20,7 @@ def _keep(qkv, qkv_column, ring, slot, length, count, channel, CHANNELS: tl.cons
     """Leave the last three columns of these channels in the ring; all, when there are fewer."""
     column = count - 4 + tl.arange(0, 4)[:, None] + 0 * channel[None, :]
     wanted = (column >= 0) & (column > count - 4)
-    values = tl.load(qkv + column * qkv_column + channel[None, :], mask=wanted, other=0.0)
+    values = tl.load(qkv + column.to(tl.int64) * qkv_column + channel[None, :], mask=wanted, other=0.0)
     place = slot * RING + (length + column) % RING
     tl.store(ring + place * CHANNELS + channel[None, :], values, mask=wanted)
 
