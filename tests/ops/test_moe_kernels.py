@@ -88,11 +88,15 @@ def layer(kernel_device: torch.device) -> moe.FeedForward:
 @pytest.fixture
 def grouped(kernel_device: torch.device) -> moe.FeedForward:
     """The kernels for many tokens, in tiles that a few fill."""
-    from ninfer_core.ops.moe.routes import MANY, kernel_routes
+    from ninfer_core.ops.moe.launch import Block
+    from ninfer_core.ops.moe.many import ManyLaunch, ManyTable
+    from ninfer_core.ops.moe.routes import kernel_routes
 
     many = kernel_routes(kernel_device, linear).many
-    small = dataclasses.replace(MANY[0][1], tokens=16, coded_inner=None)
-    return dataclasses.replace(many, launches=((40, small), (1 << 62, dataclasses.replace(small, tokens=32))))
+    small = ManyLaunch(16, inner=Block(64, 64, 4, 2), outer=Block(64, 64, 4, 2))
+    launches = ((40, small), (1 << 62, dataclasses.replace(small, tokens=32)))
+    coded = ((1 << 62, ManyLaunch(16, inner=Block(32, 32, 4, 2), outer=Block(32, 16, 4, 2))),)
+    return dataclasses.replace(many, table=ManyTable(launches, coded, launches))
 
 
 @pytest.mark.parametrize("row_class", [0, 8])
@@ -117,23 +121,17 @@ def test_few_tokens(layer: moe.FeedForward, kernel_device: torch.device, layout:
 @pytest.mark.parametrize("layout", FORMATS)
 def test_many_tokens(grouped: moe.FeedForward, kernel_device: torch.device, layout: str, tokens: int) -> None:
     weights, norm = make_weights(kernel_device, layout), make_norm(kernel_device)
-    x, residual = torch.randn(2, tokens, HIDDEN, device=kernel_device)
-    actual = grouped(x, weights, norm=norm, residual=residual)
-    FP32_OPERATION.check(actual, oracle(x, weights, norm, residual))
-
-
-@pytest.mark.parametrize("layout", ["fp8", "fp8_groups"])
-def test_many_tokens_in_codes(kernel_device: torch.device, layout: str) -> None:
-    from ninfer_core.ops.moe.launch import Block
-    from ninfer_core.ops.moe.routes import MANY, kernel_routes
-
-    blocks = {"coded_inner": Block(32, 32, 4, 2), "coded_outer": Block(32, 16, 4, 2)}
-    many = kernel_routes(kernel_device, linear).many
-    coded = dataclasses.replace(many, launches=((1 << 62, dataclasses.replace(MANY[0][1], tokens=16, **blocks)),))
-    weights, norm = make_weights(kernel_device, layout), make_norm(kernel_device)
-    x = torch.randn(41, HIDDEN, device=kernel_device)
+    x = torch.randn(tokens, HIDDEN, device=kernel_device)
     nothing = torch.zeros_like(x)
-    FP8_LAYER.check(coded(x, weights, norm=norm, residual=nothing), oracle(x, weights, norm, nothing))
+    tolerance = FP8_LAYER if layout.startswith("fp8") else FP32_OPERATION  # codes are multiplied with codes
+    tolerance.check(grouped(x, weights, norm=norm, residual=nothing), oracle(x, weights, norm, nothing))
+
+
+def test_experts_of_two_formats(grouped: moe.FeedForward, kernel_device: torch.device) -> None:
+    weights, norm = make_weights(kernel_device, "fp8"), make_norm(kernel_device)
+    weights = dataclasses.replace(weights, down=make_weights(kernel_device, "dense").down)
+    x = torch.randn(20, HIDDEN, device=kernel_device)
+    FP32_OPERATION.check(grouped(x, weights, norm=norm, residual=x), oracle(x, weights, norm, x))
 
 
 @pytest.mark.parametrize("row_class", [128, 136])

@@ -10,7 +10,7 @@ import triton
 from ninfer_core.ops.linear.matrix import Matrix
 from ninfer_core.ops.linear.reference import Norm
 from ninfer_core.ops.moe.kernels.few import inner_kernel, outer_kernel, route_kernel
-from ninfer_core.ops.moe.launch import Block, Launcher, compile_only, inputs_at_once, operands, padded_experts, start
+from ninfer_core.ops.moe.launch import Block, Launcher, inputs_at_once, operands, padded_experts, start
 from ninfer_core.ops.moe.weights import ExpertWeights
 
 TILE_TOKENS = 16
@@ -55,11 +55,6 @@ class FewTokens:
             run = _Run(self, flat, weights, _tile_tokens(tokens, row_class), start)
             run.all(norm, residual.reshape(flat.shape), y)
         return y.view(x.shape)
-
-    def warm_up(self, weights: ExpertWeights, row_class: int, norm: Norm, dtype: torch.dtype) -> None:
-        """Compile what a call with `row_class` and tokens of `dtype` launches, and launch nothing."""
-        x = torch.empty(1, weights.router.shape[1], dtype=dtype, device="meta")
-        _Run(self, x, weights, _tile_tokens(1, row_class), compile_only).all(norm, x, x)
 
 
 def _tile_tokens(tokens: int, row_class: int) -> int:

@@ -90,8 +90,3 @@ Launcher = Callable[..., None]
 def start(kernel: Any, grid: tuple[int, ...], *arguments: object, **options: object) -> None:
     """Launch."""
     kernel[grid](*arguments, **options)
-
-
-def compile_only(kernel: Any, grid: tuple[int, ...], *arguments: object, **options: object) -> None:
-    """Compile for arguments like these, of which tensors may be on the meta device, and launch nothing."""
-    kernel.warmup(*arguments, grid=grid, **options)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 import triton
 
-from ninfer_core.ops.linear.matrix import Fp8Matrix, Matrix
+from ninfer_core.ops.linear.matrix import Fp8Matrix, Matrix, Nvfp4Matrix
 from ninfer_core.ops.linear.reference import Norm
 from ninfer_core.ops.linear.select import Linear
 from ninfer_core.ops.moe.kernels.many import (
@@ -18,7 +18,7 @@ from ninfer_core.ops.moe.kernels.many import (
     order_kernel,
     prepare_kernel,
 )
-from ninfer_core.ops.moe.launch import Block, Launcher, compile_only, operands, padded_experts, start
+from ninfer_core.ops.moe.launch import Block, Launcher, operands, padded_experts, start
 from ninfer_core.ops.moe.weights import ExpertWeights
 
 COUNTS = 16
@@ -27,17 +27,40 @@ ORDER_PAIRS = 1024
 """Pairs that a program puts in their places."""
 
 
+CHOOSE_TOKENS = 8
+"""Tokens that a program chooses experts for, one a warp."""
+
+
 @dataclass(frozen=True, slots=True)
 class ManyLaunch:
-    """Launch parameters for tiles of `tokens` tokens. Weights in fp8 are multiplied with tokens in codes where these
-    have tiles of their own; the groups of inner values that share a scale are half the rows of `coded_inner`."""
+    """Launch parameters for tiles of `tokens` tokens."""
 
     tokens: int
     inner: Block
     outer: Block
-    coded_inner: Block | None
-    coded_outer: Block | None
-    choose_tokens: int
+
+
+Launches = tuple[tuple[int, ManyLaunch], ...]
+"""(tokens at most, what to launch), ascending."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManyTable:
+    """Launches by the form of the weights. `coded` are those where codes of tokens are multiplied with fp8 codes of
+    weights; there the inner values that share a scale are half the rows of `inner` and the inputs of `outer`."""
+
+    dense: Launches
+    coded: Launches
+    nvfp4: Launches
+
+    def find(self, weights: ExpertWeights, tokens: int) -> ManyLaunch:
+        """What to launch for so many tokens."""
+        launches = self.dense
+        if both_fp8(weights):
+            launches = self.coded
+        elif isinstance(weights.gate_up, Nvfp4Matrix):
+            launches = self.nvfp4
+        return next(launch for most, launch in launches if tokens <= most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,38 +68,26 @@ class ManyTokens:
     """The layer for any number of tokens. `counters` int32 [COUNTS + experts at least] are zero between launches, so
     that one object serves launches in one order, on one stream."""
 
-    launches: tuple[tuple[int, ManyLaunch], ...]
+    table: ManyTable
     linear: Linear
     counters: torch.Tensor
 
     def __call__(
         self, x: torch.Tensor, weights: ExpertWeights, row_class: int = 0, *, norm: Norm, residual: torch.Tensor
     ) -> torch.Tensor:
-        """x [..., hidden] -> [..., hidden]; see the package. `launches` are (tokens at most, what to launch)."""
+        """x [..., hidden] -> [..., hidden]; see the package."""
         flat = x.reshape(-1, x.shape[-1])
         tokens = flat.shape[0]
         y = torch.empty_like(flat)
         if tokens == 0:
             return y.view(x.shape)
-        run = _Run(flat, weights, self._launch_for(tokens), self.counters, start)
+        run = _Run(flat, weights, self.table.find(weights, tokens), self.counters, start)
         normed = run.prepare(norm)
         run.sort()
         run.experts()
         shared = self.linear(self.linear(normed, weights.shared_gate_up, gated=True), weights.shared_down)
         run.combine(shared, residual.reshape(flat.shape), y)
         return y.view(x.shape)
-
-    def warm_up(self, weights: ExpertWeights, tokens: int, norm: Norm, dtype: torch.dtype) -> None:
-        """Compile what a call with so many tokens of `dtype` launches, the linear maps not counted."""
-        x = torch.empty(tokens, weights.router.shape[1], dtype=dtype, device="meta")
-        run = _Run(x, weights, self._launch_for(tokens), self.counters, compile_only)
-        run.prepare(norm)
-        run.sort()
-        run.experts()
-        run.combine(x, x, x)
-
-    def _launch_for(self, tokens: int) -> ManyLaunch:
-        return next(launch for most, launch in self.launches if tokens <= most)
 
 
 class _Run:
@@ -91,7 +102,7 @@ class _Run:
         self._experts, self._top_k = weights.router.shape[0], weights.per_token
         self._pairs = self._tokens * self._top_k
         self._experts_padded = padded_experts(self._experts)
-        self._coded = launch.coded_inner is not None and _both_fp8(weights)
+        self._coded = both_fp8(weights)
         self._normed = torch.empty_like(x)
         self._codes = torch.empty_like(x, dtype=torch.float8_e4m3fn) if self._coded else self._normed
         self._scales = torch.empty(self._tokens, device=x.device) if self._coded else self._normed
@@ -114,12 +125,11 @@ class _Run:
         """Choose experts, and put the pairs in their order."""
         scores = _scores(self._normed, self._weights.router)
         chosen, ranks = torch.empty_like(self._order), torch.empty_like(self._order)
-        block = self._launch.choose_tokens
         self._start(
-            choose_kernel, (triton.cdiv(self._tokens, block),),
+            choose_kernel, (triton.cdiv(self._tokens, CHOOSE_TOKENS),),
             scores, chosen, self._shares, ranks, self._offsets, self._counters, self._counters[COUNTS:], self._tokens,
-            EXPERTS=self._experts, EXPERTS_PADDED=self._experts_padded, TOP_K=self._top_k, BLOCK_T=block,
-            num_warps=block,
+            EXPERTS=self._experts, EXPERTS_PADDED=self._experts_padded, TOP_K=self._top_k, BLOCK_T=CHOOSE_TOKENS,
+            num_warps=CHOOSE_TOKENS,
         )  # fmt: skip
         self._start(
             order_kernel, (triton.cdiv(self._pairs, ORDER_PAIRS),),
@@ -129,30 +139,27 @@ class _Run:
     def experts(self) -> None:
         """What every token gets from each of its experts."""
         launch, weights = self._launch, self._weights
-        inner_block, outer_block = launch.inner, launch.outer
         inner = inner_scale = self._x.new_empty(self._pairs, weights.down.inputs, dtype=self._codes.dtype)
         formats = ("dense", "dense")
         if self._coded:
-            assert launch.coded_inner is not None and launch.coded_outer is not None
-            inner_block, outer_block = launch.coded_inner, launch.coded_outer
-            assert outer_block.inputs == inner_block.rows // 2, "a group of inner values is a block of inputs"
-            groups = triton.cdiv(weights.gate_up.outputs, inner_block.rows)
+            assert launch.outer.inputs == launch.inner.rows // 2, "inner values that share a scale are read at once"
+            groups = triton.cdiv(weights.gate_up.outputs, launch.inner.rows)
             inner_scale = torch.empty(self._pairs, groups, device=inner.device)
             formats = ("fp8", "fp8_groups")
         tiles = min(self._pairs, self._pairs // launch.tokens + self._experts)
         self._start(
-            grouped_inner_kernel, (triton.cdiv(weights.gate_up.outputs, inner_block.rows), tiles),
+            grouped_inner_kernel, (triton.cdiv(weights.gate_up.outputs, launch.inner.rows), tiles),
             self._codes, self._scales, *operands(weights.gate_up, words=not self._coded)[:3],
             self._order, self._offsets, inner, inner_scale,
             HIDDEN=self._hidden, WIDTH=inner.shape[1], TOP_K=self._top_k, X_FORMAT=formats[0],
-            **self._tile(inner_block, weights.gate_up),
+            **self._tile(launch.inner, weights.gate_up),
         )  # fmt: skip
         self._start(
-            grouped_outer_kernel, (triton.cdiv(self._hidden, outer_block.rows), tiles),
+            grouped_outer_kernel, (triton.cdiv(self._hidden, launch.outer.rows), tiles),
             inner, inner_scale, *operands(weights.down, words=not self._coded)[:3],
             self._order, self._offsets, self._parts,
             HIDDEN=self._hidden, WIDTH=inner.shape[1], X_FORMAT=formats[1],
-            **self._tile(outer_block, weights.down),
+            **self._tile(launch.outer, weights.down),
         )  # fmt: skip
 
     def combine(self, shared: torch.Tensor, residual: torch.Tensor, y: torch.Tensor) -> None:
@@ -171,7 +178,8 @@ class _Run:
         }
 
 
-def _both_fp8(weights: ExpertWeights) -> bool:
+def both_fp8(weights: ExpertWeights) -> bool:
+    """Whether the experts can be multiplied with tokens in codes."""
     return isinstance(weights.gate_up, Fp8Matrix) and isinstance(weights.down, Fp8Matrix)
 
 

@@ -10,7 +10,7 @@ from ninfer_core.ops.linear.reference import Norm
 from ninfer_core.ops.linear.select import Linear
 from ninfer_core.ops.moe.few import COUNTERS, MOST_TOKENS, FewLaunch, FewTokens
 from ninfer_core.ops.moe.launch import Block
-from ninfer_core.ops.moe.many import COUNTS, ManyLaunch, ManyTokens
+from ninfer_core.ops.moe.many import COUNTS, ManyLaunch, ManyTable, ManyTokens
 from ninfer_core.ops.moe.weights import ExpertWeights
 
 MOST_EXPERTS = 4096
@@ -21,37 +21,28 @@ FEW = FewLaunch(
     router_tokens=2,
     router_warps=4,
     inner=Block(rows=64, inputs=128, warps=4, stages=5),
-    outer=Block(rows=64, inputs=256, warps=4, stages=2),
+    outer=Block(rows=64, inputs=128, warps=4, stages=3),
     sum_tokens=8,
     dependent=True,
 )
 """Measured on an H200 with 256 experts of 512 · 2048, eight to a token."""
 
-MANY = (
-    (
-        1536,
-        ManyLaunch(
-            tokens=64,
-            inner=Block(rows=128, inputs=64, warps=4, stages=4),
-            outer=Block(rows=128, inputs=64, warps=4, stages=4),
-            coded_inner=Block(rows=128, inputs=128, warps=4, stages=4),
-            coded_outer=Block(rows=128, inputs=64, warps=4, stages=4),
-            choose_tokens=8,
-        ),
+ANY_NUMBER = 1 << 62
+
+MANY = ManyTable(
+    dense=(
+        (1536, ManyLaunch(64, inner=Block(128, 64, warps=4, stages=4), outer=Block(128, 64, warps=4, stages=4))),
+        (ANY_NUMBER, ManyLaunch(128, inner=Block(256, 64, warps=8, stages=4), outer=Block(256, 64, warps=8, stages=4))),
     ),
-    (
-        1 << 62,
-        ManyLaunch(
-            tokens=128,
-            inner=Block(rows=256, inputs=64, warps=8, stages=4),
-            outer=Block(rows=256, inputs=64, warps=8, stages=4),
-            coded_inner=Block(rows=128, inputs=128, warps=8, stages=4),
-            coded_outer=Block(rows=128, inputs=64, warps=8, stages=4),
-            choose_tokens=8,
-        ),
+    coded=(
+        (ANY_NUMBER, ManyLaunch(64, inner=Block(128, 128, warps=4, stages=4), outer=Block(128, 64, warps=4, stages=4))),
+    ),
+    nvfp4=(
+        (4096, ManyLaunch(64, inner=Block(128, 128, warps=4, stages=3), outer=Block(128, 128, warps=4, stages=3))),
+        (ANY_NUMBER, ManyLaunch(128, Block(256, 128, warps=8, stages=3), Block(256, 128, warps=8, stages=3))),
     ),
 )
-"""By tokens at most: the groups of a longer prefill fill larger tiles."""
+"""Measured there too: the groups of a longer prefill fill larger tiles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +58,6 @@ class ByTokens:
         """See the package."""
         route = self.few if 0 < row_class <= MOST_TOKENS else self.many
         return route(x, weights, row_class, norm=norm, residual=residual)
-
-    def warm_up(
-        self, weights: ExpertWeights, norm: Norm, dtype: torch.dtype, *, row_class: int, prefill_tokens: int
-    ) -> None:
-        """Compile the kernels of decodes of `row_class` and of prefills of `prefill_tokens` of `dtype`. `weights` and
-        `norm` may be on the meta device."""
-        self.few.warm_up(weights, row_class, norm, dtype)
-        self.many.warm_up(weights, prefill_tokens, norm, dtype)
 
 
 def kernel_routes(device: torch.device, linear: Linear) -> ByTokens:

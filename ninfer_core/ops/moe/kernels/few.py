@@ -31,12 +31,13 @@ PREFETCH_LANES: tl.constexpr = tl.constexpr(128)
 
 @triton.jit
 def _prefetch(codes, part, BYTES: tl.constexpr):
-    """Bring bytes from `part` · BYTES on into the cache of the device, as far as they are whole pieces for each lane.
+    """Bring `part` of `codes`, BYTES long, into the cache of the device, as far as it is in whole pieces for each lane.
     Waits for nothing."""
+    PART: tl.constexpr = BYTES // 16 * 16  # pieces start and end at multiples of 16 bytes
     EACH: tl.constexpr = BYTES // (16 * PREFETCH_LANES) * 16
     if EACH > 0:
         lane = tl.arange(0, PREFETCH_LANES).to(tl.int64)
-        address = codes.to(tl.int64, bitcast=True) + part.to(tl.int64) * BYTES + lane * EACH
+        address = codes.to(tl.int64, bitcast=True) + part.to(tl.int64) * PART + lane * EACH
         tl.inline_asm_elementwise(
             "{ cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0; }",
             "=r,l,r",
