@@ -240,7 +240,9 @@ class Engine:
             self._meter.nothing_to_do()
             return
         ahead = self._program.runs_ahead
-        if not ahead:
+        if ahead:
+            self._meter.device_was_idle(self._flight.idle_seconds)
+        else:
             self._meter.device_is_busy()
         match unit:
             case PrefillChunk() as chunk:

@@ -18,7 +18,7 @@ class Launched:
     """A unit in flight. `records` are those that it may yield candidates for, in the order of its rows;
     `processed_tokens` is how far it takes the prompt of its one record, 0 for a unit that is no part of a prompt."""
 
-    collect: Unit
+    unit: Unit
     records: tuple[RequestRecord, ...]
     processed_tokens: int = 0
     yields: bool = True
@@ -64,10 +64,19 @@ class Flight:
             return None
         return self._began + LISTENING_SHARE * self._shortest_round_seconds
 
+    @property
+    def idle_seconds(self) -> float:
+        """How long at most the device has had nothing to do although units are in flight: it is done with all of them,
+        and has certainly been at the oldest until `busy_until`."""
+        until = self.busy_until
+        if until is None or not self._units[-1].unit.is_done():
+            return 0.0
+        return max(0.0, self._clock() - until)
+
     def collect(self) -> tuple[Launched, Candidates]:
         """Wait for the oldest."""
         launched = self._units.popleft()
-        candidates = launched.collect()
+        candidates = launched.unit()
         now = self._clock()
         if launched.is_round:
             seconds, shortest = now - self._began, self._shortest_round_seconds

@@ -55,6 +55,10 @@ class ThroughputMeter:
             self._counts.host_seconds += max(0.0, self._clock() - self._exposed_since)
             self._exposed_since = None
 
+    def device_was_idle(self, seconds: float) -> None:
+        """It had done what it was given, that long before it was given more."""
+        self._counts.host_seconds += seconds
+
     def nothing_to_do(self) -> None:
         """There is no unit to give: that the device waits is nobody's fault."""
         self._exposed_since = None

@@ -53,8 +53,21 @@ class RowRound:
 Candidates = tuple[tuple[int, ...], ...]
 """What a unit yielded, row by row; nothing for a row that has only to go on."""
 
-Unit = Callable[[], Candidates]
-"""A launched unit: called once to collect it, which waits until the device is done with it."""
+
+def _cannot_tell() -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A launched unit: called once to collect it, which waits until the device is done with it. `is_done` is whether
+    that is so already, where it can be told; it waits for nothing."""
+
+    collect: Callable[[], Candidates]
+    is_done: Callable[[], bool] = _cannot_tell
+
+    def __call__(self) -> Candidates:
+        return self.collect()
 
 
 class Program(Protocol):

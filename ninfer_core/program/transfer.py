@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
@@ -58,10 +58,10 @@ class HostTransfer:
 
     def send(self, candidates: torch.Tensor) -> Unit:
         rows = _rows(candidates)
-        return lambda: rows
+        return Unit(lambda: rows)
 
     def done(self) -> Unit:
-        return lambda: NOTHING
+        return Unit(lambda: NOTHING)
 
 
 class CudaTransfer:
@@ -92,27 +92,21 @@ class CudaTransfer:
         sent = self._sent[self._next_sent, : candidates.numel()].view(candidates.shape)
         self._next_sent = (self._next_sent + 1) % MOST_IN_FLIGHT
         sent.copy_(candidates, non_blocking=True)
-        event = self._recorded()
-
-        def collect() -> Candidates:
-            event.synchronize()
-            return _rows(sent)
-
-        return collect
+        return self._behind_all(lambda: _rows(sent))
 
     def done(self) -> Unit:
-        event = self._recorded()
+        return self._behind_all(lambda: NOTHING)
+
+    def _behind_all(self, result: Callable[[], Candidates]) -> Unit:
+        """The unit that yields `result` once everything launched so far is done."""
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record(torch.cuda.current_stream(self._device))
 
         def collect() -> Candidates:
             event.synchronize()
-            return NOTHING
+            return result()
 
-        return collect
-
-    def _recorded(self) -> torch.cuda.Event:
-        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        event.record(torch.cuda.current_stream(self._device))
-        return event
+        return Unit(collect, event.query)
 
 
 def make_transfer(device: torch.device, padded_rows: int, most_candidates: int) -> Transfer:

@@ -192,7 +192,7 @@ class SimulatedProgram(UnitByUnit):
                 state.uncollected -= 1
             return candidates
 
-        return collect
+        return Unit(collect)
 
     def _ran(self, rows: Collection[int]) -> None:
         """A unit of these rows: the others have waited for it."""

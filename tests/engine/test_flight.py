@@ -11,9 +11,10 @@ import pytest
 
 from ninfer_core.api.service import Admitted, Finished, Progress, TextDelta
 from ninfer_core.engine.engine import Engine
+from ninfer_core.engine.flight import Flight, Launched
 from ninfer_core.engine.messages import EngineMessage, Event, Shutdown, Submit, pack_token_ids
 from ninfer_core.program.contract import Candidates, RowRound, Unit
-from ninfer_core.testing.histories import Bench, sampling
+from ninfer_core.testing.histories import Bench, Clock, sampling
 from ninfer_core.testing.simulated_program import (
     SimulatedFrontend,
     SimulatedProgram,
@@ -64,7 +65,7 @@ class Diary:
                 self.lines.append(("collect", kind))
                 return collect()
 
-            return collected
+            return Unit(collected)
 
         return watched
 
@@ -117,7 +118,7 @@ class SlowProgram(SimulatedProgram):
             time.sleep(max(0.0, until - time.monotonic()))
             return collect()
 
-        return collected
+        return Unit(collected)
 
 
 def test_messages_are_taken_while_the_device_works() -> None:
@@ -164,3 +165,18 @@ def test_messages_are_taken_while_the_device_works() -> None:
 
 def event_of(message: EngineMessage) -> object:
     return message.event if isinstance(message, Event) else None
+
+
+def test_a_launch_that_comes_too_late_is_seen() -> None:
+    """The first round took a second, so the second is busy for 0.8 of one; that it has ended since shows."""
+    clock, done = Clock(), [False]
+    flight = Flight(clock)
+    for _ in range(2):
+        flight.add(Launched(Unit(lambda: ((1,),), lambda: done[0]), ()))
+        if len(flight) == 1 and flight.busy_until is None:
+            clock.now += 1.0
+            flight.collect()
+    clock.now += 2.0
+    assert flight.idle_seconds == 0.0
+    done[0] = True
+    assert flight.idle_seconds == pytest.approx(1.2)

@@ -89,7 +89,7 @@ class ScriptedProgram(UnitByUnit):
             self._wait(state.told.answer.prompt_delay_ms)
             return (self._offer(state, 1) if last else (),)
 
-        return collect
+        return Unit(collect)
 
     def launch_decode(self, rows: Sequence[RowRound]) -> Unit:
         states = [self._rows[each.row] for each in rows]
@@ -102,14 +102,14 @@ class ScriptedProgram(UnitByUnit):
             self._wait(max((state.told.answer.delay_ms * state.offered for state in going), default=0.0))
             return candidates
 
-        return collect
+        return Unit(collect)
 
     def launch_control(self, row: RowRound, token_ids: Sequence[int]) -> Unit:
         """Thinking has been closed for the answer: it goes on with what it says without thinking."""
         state = self._rows[row.row]
         state.token_ids = state.told.token_ids["content"]
         state.taken = state.offered = 0
-        return lambda: ((),)
+        return Unit(lambda: ((),))
 
     def close_row(self, row: int) -> None:
         release_row(self._slots, self._pages, Reservation(row, self._rows.pop(row).pages))
