@@ -10,6 +10,7 @@ import pytest
 import torch
 from ninfer_models.qwen_hybrid.draft import DRAFT_CONFIG
 from ninfer_models.qwen_hybrid.inventory import build_inventory
+from torch.nn import functional
 
 from ninfer_core.artifact import open_artifact
 from ninfer_core.plugins import PluginRegistry
@@ -116,6 +117,42 @@ def test_rounds_say_what_the_target_alone_says(
         reply = row[len(prompt) :]
         assert len(reply) >= min(10, len(whole))
         assert reply == whole[: len(reply)]
+
+
+@torch.no_grad()
+def test_a_block_is_drafted_as_it_was_trained(target: TinyModel, drafters: Drafters) -> None:
+    tokens = torch.randint(0, 40, (2, 32))
+    given = taught(target, tokens, torch.tensor([[14], [14]]))
+    hidden, residuals = draft_measure.run_target(target, tokens)
+    seen = Seen(tokens, torch.tensor([15, 15]), hidden, residuals)
+    for name in ("dflash", "dflash2"):
+        drafter = getattr(drafters, name)
+        trained = target.logits(block_hidden(drafter, target, given)[:, 0])
+        assert draft_block(drafter)(target, seen, 0.0, 3).tokens.equal(trained.argmax(-1))
+    # What the rows should say is what the target says from the anchor on.
+    assert torch.allclose(given.taught[:, 0], target.logits(hidden[:, 14:17]).softmax(-1), atol=1e-6)
+
+
+@torch.no_grad()
+def test_the_head_drafts_as_it_was_trained(target: TinyModel, drafters: Drafters) -> None:
+    tokens = torch.randint(0, 40, (1, 32))
+    hidden, residuals = draft_measure.run_target(target, tokens)
+    seen = Seen(tokens, torch.tensor([15]), hidden, residuals)
+    drafted = draft_mtp(drafters.mtp)(target, seen, 0.0, 2).tokens
+    # With the drafted token in the text, training looks at exactly what drafting looked at.
+    forced = tokens.clone()
+    forced[0, 15] = drafted[0, 0]
+    weight = target.model.embed_tokens.weight
+    joined = drafters.mtp.join(functional.embedding(forced.roll(-1, 1), weight), hidden)
+    causal = torch.ones(32, 32, dtype=torch.bool).tril()[None, None]
+    past: list[tuple[torch.Tensor, torch.Tensor]] = []
+    positions = torch.arange(32)[None]
+    first = drafters.mtp.depth(joined, positions, past, causal)
+    assert target.logits(first[0, 13]).argmax() == drafted[0, 0]
+    joined = drafters.mtp.join(functional.embedding(forced.roll(-2, 1), weight), first)
+    chain = torch.eye(32, dtype=torch.bool)[None, None]
+    second = drafters.mtp.depth(joined, positions + 1, past, torch.cat((causal, chain), dim=-1))
+    assert target.logits(second[0, 13]).argmax() == drafted[0, 1]
 
 
 def test_accepted_samples_follow_the_law_of_the_target() -> None:

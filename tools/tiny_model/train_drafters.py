@@ -99,7 +99,7 @@ def train(
         taps, block = geometry.target_layer_ids, geometry.block_size
         return loss(lesson(target, tokens, positions, labels, anchors, taps=taps, block=block, chunk=CHUNK))
 
-    graph = target.model.embed_tokens.weight.is_cuda
+    graph = target.model.embed_tokens.weight.is_cuda and not arguments.no_graph
     optimizer = Optimizer(trained, muon_rate=arguments.muon_rate, adam_rate=arguments.adam_rate)
     step = TrainingStep(trained, optimizer, of_batch, Arranged(arguments.seed), graph=graph)
     losses: list[float] = []
@@ -138,6 +138,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--adam-rate", type=float, default=0.002)
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 2))
     parser.add_argument("--no-compile", action="store_true")
+    parser.add_argument("--no-graph", action="store_true", help="launch every kernel instead of replaying a graph")
     return parser.parse_args()
 
 
