@@ -86,8 +86,8 @@ class KVPartFunctions:
 
     load(planes, rows, seen, HEAD_DIM: tl.constexpr, DTYPE: tl.constexpr) -> [tokens, head_dim] of DTYPE;
         zeros where `seen` [tokens] is false, whatever lies there. With `lanes` 2 a pair of tiles
-        [tokens, head_dim / 2] instead, elements 0, 2, 4, ... and 1, 3, 5, ...: matrix units want 16 bits at a time
-        turned around, which two neighbouring 8-bit codes are, so loading codes in pairs is much faster.
+        [tokens, head_dim / 2] instead, elements 0, 2, 4, ... and 1, 3, 5, ...: values have to be turned around for
+        matrix units, which is quick for 16 bits at a time, and those are two neighbouring 8-bit codes.
     row_scale(planes, rows, seen) -> float32 [tokens], finite everywhere: a factor of the whole row that `load` has
         left out, for formats that have one: it is cheaper on scores and weights than on elements. None: no such factor.
     store(planes, rows, written, values, HEAD_DIM: tl.constexpr): encode `values` float32 [tokens, head_dim], which

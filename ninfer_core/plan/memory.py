@@ -10,7 +10,7 @@ from ninfer_core.api.artifact import DTYPE_BYTES, TensorSpec
 from ninfer_core.api.geometry import BuildShape, Geometry
 from ninfer_core.api.kv import KVLayout
 from ninfer_core.api.plan import Capacities, DeviceInfo
-from ninfer_core.ops.workspace import linear, sample
+from ninfer_core.ops.workspace import linear, paged_attention, sample
 from ninfer_core.plan.units import MIB, ceiling_divide
 
 PAGE_TOKENS = 64
@@ -57,6 +57,19 @@ def sampling_bytes(geometry: Geometry, shape: BuildShape) -> int:
     logits_rows = max(shape.decode_rows, linear.DECODE_ROWS * shape.decode_columns)
     logits = logits_rows * geometry.vocabulary_rows * DTYPE_BYTES["float32"]
     return output + logits + sample.workspace_bytes(rows=shape.decode_rows, vocabulary_rows=geometry.vocabulary_rows)
+
+
+def unpacked_kv_bytes(geometry: Geometry, layout: KVLayout, shape: BuildShape) -> int:
+    """What attention decodes of one layer's pages beside the model's temporaries, in a prefill by kernels."""
+    attention = geometry.attention
+    if not layout.device_functions or not paged_attention.is_narrow(layout.bytes, attention.head_dim):
+        return 0
+    return paged_attention.unpacked_bytes(
+        context_tokens=pages_for(shape.max_context) * PAGE_TOKENS,
+        kv_heads=attention.kv_heads,
+        head_dim=attention.head_dim,
+        activation=DTYPE_BYTES[shape.activation_dtype],
+    )
 
 
 def pages_for(tokens: int, page_tokens: int = PAGE_TOKENS) -> int:

@@ -22,6 +22,7 @@ from ninfer_core.plan.memory import (
     row_tensors,
     sampling_bytes,
     state_tensors,
+    unpacked_kv_bytes,
 )
 from ninfer_core.plan.units import GIB, format_bytes
 
@@ -104,7 +105,9 @@ class Sizing:
     def _workspace_bytes(self, capacities: Capacities) -> int:
         """The model's temporaries or the sampler's: they are never alive together."""
         shape = self._shape(capacities)
-        return max(self.workspace(shape), sampling_bytes(self.geometry, shape))
+        kernels = self.device.kind == "cuda" and self.kernels == "auto"
+        unpacked = unpacked_kv_bytes(self.geometry, self.layout, shape) if kernels else 0
+        return max(self.workspace(shape) + unpacked, sampling_bytes(self.geometry, shape))
 
     def bytes(self, capacities: Capacities) -> int:
         """What the capacities cost in all, headroom not counted."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import Any
 
@@ -79,6 +80,24 @@ def test_defaults() -> None:
     assert (capacities.draft_tokens, capacities.prefill_chunk, capacities.page_tokens) == (0, 1024, 64)
     small = msgspec.structs.replace(GEOMETRY, max_positions=2048)
     assert wanted_capacities(ServeOptions(), small).max_context == 2048
+
+
+def test_kernels_unpack_a_narrow_format_into_planned_bytes() -> None:
+    codes = tuple(KVPlane(part=part, name="codes", dtype="int8", elements=64) for part in ("key", "value"))
+    narrow = KVLayout(planes=codes, device_functions=True)
+    capacities = resolve(ServeOptions(max_context=1000), make_sizing(64 * GIB))
+
+    def workspace_of(sizing: Sizing) -> int:
+        (line,) = [line for line in sizing.lines(capacities) if line.name == "workspace"]
+        return line.bytes
+
+    on_cuda = dataclasses.replace(make_sizing(64 * GIB, "9.0"), layout=narrow)
+    attention = GEOMETRY.attention
+    unpacked = 2 * 1024 * attention.kv_heads * attention.head_dim * 2  # 16 whole pages, bfloat16
+    assert workspace_of(on_cuda) == workspace_of(make_sizing(64 * GIB, "9.0")) + unpacked
+    for plain in ({"kernels": "reference"}, {"layout": KVLayout(planes=codes)}):
+        assert workspace_of(dataclasses.replace(on_cuda, **plain)) == workspace_of(on_cuda) - unpacked
+    assert workspace_of(dataclasses.replace(make_sizing(64 * GIB), layout=narrow)) == workspace_of(on_cuda) - unpacked
 
 
 @pytest.mark.contract("OPT-5")

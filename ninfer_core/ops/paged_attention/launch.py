@@ -1,7 +1,8 @@
-"""The Triton routes on the host's side. Imported only where a CUDA route was selected."""
+"""What the Triton routes share on the host's side. Imported only where a CUDA route was selected."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -10,13 +11,11 @@ import torch
 import triton
 import triton.language as tl
 
-from ninfer_core.api.kv import KVDeviceFunctions, KVLayout
+from ninfer_core.api.kv import KVDeviceCodec, KVDeviceFunctions, KVPartFunctions
 from ninfer_core.api.model import HeadNorms, Rotation
-from ninfer_core.ops.paged_attention.kernels.decode import attend_splits, combine
-from ninfer_core.ops.paged_attention.kernels.prefill import attend_chunk
 from ninfer_core.ops.paged_attention.kernels.prepare import prepare
+from ninfer_core.ops.paged_attention.kernels.unpack import load_plain
 from ninfer_core.ops.paged_attention.route import AttentionShape, PagedRows
-from ninfer_core.ops.paged_attention.tiles import DecodeTiles, PrefillTiles
 
 DOT_DTYPES = {torch.bfloat16: tl.bfloat16, torch.float16: tl.float16, torch.float32: tl.float32}
 LOG2_E = math.log2(math.e)
@@ -24,16 +23,35 @@ LOG2_E = math.log2(math.e)
 
 @dataclass(frozen=True, slots=True)
 class CodecKernels:
-    """A codec as the kernels take it. `dot_dtype` is what tiles are multiplied in."""
+    """A codec as the kernels take it. Of a layer's planes the first `key_planes` are those of keys; tiles are
+    multiplied in `dot_dtype`."""
 
-    layout: KVLayout
     functions: KVDeviceFunctions
     dot_dtype: torch.dtype
+    key_planes: int
+    key_transform: bool
+    value_transform: bool
+
+    @classmethod
+    def of(cls, codec: KVDeviceCodec, dot_dtype: torch.dtype) -> CodecKernels:
+        layout = codec.layout
+        return cls(
+            functions=codec.device_functions(),
+            dot_dtype=dot_dtype,
+            key_planes=len(layout.part("key")),
+            key_transform=layout.key_transform == "hadamard",
+            value_transform=layout.value_transform == "hadamard",
+        )
+
+    def plain(self) -> CodecKernels:
+        """The same for planes that hold the values themselves in the dtype of products, one for each part. Nothing
+        is stored in those."""
+        part = KVPartFunctions(load=load_plain, store=self.functions.key.store)
+        return dataclasses.replace(self, functions=KVDeviceFunctions(key=part, value=part), key_planes=1)
 
     def split(self, planes: tuple[torch.Tensor, ...]) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
         """Planes of keys, planes of values."""
-        keys = len(self.layout.part("key"))
-        return planes[:keys], planes[keys:]
+        return planes[: self.key_planes], planes[self.key_planes :]
 
     def loads(self) -> dict[str, Any]:
         key, value = self.functions.key, self.functions.value
@@ -49,7 +67,7 @@ class CodecKernels:
 
     def transform(self, head_dim: int) -> dict[str, Any]:
         return {
-            "VALUE_TRANSFORM": self.layout.value_transform == "hadamard",
+            "VALUE_TRANSFORM": self.value_transform,
             "STAGES": head_dim.bit_length() - 1,
             "FACTOR": head_dim**-0.5,
         }
@@ -64,7 +82,7 @@ def prepared(
     rows: PagedRows,
     *,
     block_tokens: int,
-    warps: int,
+    options: dict[str, Any],
 ) -> torch.Tensor:
     """Store keys and values, of a projection that lies in one piece; -> queries [rows, columns, query_heads, head_dim]
     in the dtype of products."""
@@ -98,128 +116,8 @@ def prepared(
         TOKENS=block_tokens,
         KEY_STORE=codec.functions.key.store,
         VALUE_STORE=codec.functions.value.store,
-        KEY_TRANSFORM=codec.layout.key_transform == "hadamard",
+        KEY_TRANSFORM=codec.key_transform,
         **codec.transform(shape.head_dim),
-        num_warps=warps,
+        **options,
     )
     return query
-
-
-@dataclass(frozen=True, slots=True)
-class DecodeKernels:
-    """Implements AttentionRoute for decode rounds, in three launches."""
-
-    codec: CodecKernels
-    shape: AttentionShape
-    tiles: DecodeTiles
-
-    def attend_projected(
-        self, projected: torch.Tensor, norms: HeadNorms, rotation: Rotation, rows: PagedRows, scale: float
-    ) -> torch.Tensor:
-        query = prepared(
-            self.codec, self.shape, projected, norms, rotation, rows, block_tokens=1, warps=self.tiles.prepare_warps
-        )
-        sums, softmax = self.splits(query, rows, scale)
-        return self.combined(sums, softmax, projected, rows)
-
-    def splits(self, query: torch.Tensor, rows: PagedRows, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
-        """-> sums and softmax of every split, as `attend_splits` leaves them."""
-        count, columns = query.shape[:2]
-        shape, tiles = self.shape, self.tiles
-        left = (count, tiles.splits, columns, shape.query_heads)
-        sums = torch.empty(*left, shape.head_dim, dtype=torch.float32, device=query.device)
-        softmax = torch.empty(2, *left, dtype=torch.float32, device=query.device)
-        attend_splits[(shape.kv_heads, tiles.splits, count)](
-            query,
-            *self.codec.split(rows.planes),
-            rows.block_table,
-            rows.lengths,
-            sums,
-            softmax,
-            rows.block_table.stride(0),
-            scale * LOG2_E,
-            GROUP=shape.group,
-            QUERIES=max(16, triton.next_power_of_2(columns * shape.group)),
-            TOKENS=tiles.tokens,
-            STAGES=tiles.stages,
-            **self.codec.loads(),
-            **self._common(columns),
-            num_warps=tiles.warps,
-        )
-        return sums, softmax
-
-    def combined(
-        self, sums: torch.Tensor, softmax: torch.Tensor, projected: torch.Tensor, rows: PagedRows
-    ) -> torch.Tensor:
-        """-> gated [rows, columns, query_heads * head_dim]."""
-        count, columns, _ = projected.shape
-        out = projected.new_empty(count, columns, self.shape.query_heads * self.shape.head_dim)
-        combine[(self.shape.query_heads, columns, count)](
-            sums,
-            softmax,
-            projected,
-            rows.lengths,
-            out,
-            QUERY_HEADS=self.shape.query_heads,
-            **self.codec.transform(self.shape.head_dim),
-            **self._common(columns),
-            num_warps=self.tiles.combine_warps,
-        )
-        return out
-
-    def _common(self, columns: int) -> dict[str, Any]:
-        return {
-            "COLUMNS": columns,
-            "KV_HEADS": self.shape.kv_heads,
-            "HEAD_DIM": self.shape.head_dim,
-            "PAGE_TOKENS": self.shape.page_tokens,
-            "SPLITS": self.tiles.splits,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class PrefillKernels:
-    """Implements AttentionRoute for chunks, in two launches."""
-
-    codec: CodecKernels
-    shape: AttentionShape
-    tiles: PrefillTiles
-
-    def attend_projected(
-        self, projected: torch.Tensor, norms: HeadNorms, rotation: Rotation, rows: PagedRows, scale: float
-    ) -> torch.Tensor:
-        shape, tiles = self.shape, self.tiles
-        query = prepared(
-            self.codec,
-            shape,
-            projected,
-            norms,
-            rotation,
-            rows,
-            block_tokens=tiles.prepare_tokens,
-            warps=tiles.prepare_warps,
-        )
-        count, columns = query.shape[:2]
-        out = projected.new_empty(count, columns, shape.query_heads * shape.head_dim)
-        attend_chunk[(shape.query_heads, triton.cdiv(columns, tiles.queries), count)](
-            query,
-            *self.codec.split(rows.planes),
-            rows.block_table,
-            rows.lengths,
-            projected,
-            out,
-            columns,
-            rows.block_table.stride(0),
-            scale * LOG2_E,
-            KV_HEADS=shape.kv_heads,
-            GROUP=shape.group,
-            HEAD_DIM=shape.head_dim,
-            PAGE_TOKENS=shape.page_tokens,
-            QUERIES=tiles.queries,
-            TOKENS=tiles.tokens,
-            PIPELINE=tiles.stages,
-            **self.codec.loads(),
-            **self.codec.transform(shape.head_dim),
-            num_warps=tiles.warps,
-        )
-        return out

@@ -11,6 +11,7 @@ from ninfer_core.ops.paged_attention.composed import ComposedRoute
 from ninfer_core.ops.paged_attention.reference import decode, prefill
 from ninfer_core.ops.paged_attention.route import AttentionRoutes, AttentionShape
 from ninfer_core.ops.paged_attention.tiles import decode_tiles, prefill_tiles
+from ninfer_core.ops.workspace.paged_attention import is_narrow
 
 HEAD_DIMS = (16, 32, 64, 128, 256)
 """Head dimensions that the kernels are right for. They were measured with 128 and 256."""
@@ -34,15 +35,21 @@ def select(
 
 def triton_routes(codec: KVDeviceCodec, shape: AttentionShape, dot_dtype: torch.dtype | None = None) -> AttentionRoutes:
     """The kernels. `dot_dtype` overrides the codec's: the interpreter multiplies in float32 only."""
-    from ninfer_core.ops.paged_attention.launch import CodecKernels, DecodeKernels, PrefillKernels
+    from ninfer_core.ops.paged_attention.chunks import PrefillKernels
+    from ninfer_core.ops.paged_attention.launch import CodecKernels
+    from ninfer_core.ops.paged_attention.rounds import DecodeKernels
 
-    functions = codec.device_functions()
-    if dot_dtype is None:
-        dot_dtype = torch.float16 if functions.dot_dtype == "float16" else shape.activation_dtype
-    kernels = CodecKernels(codec.layout, functions, dot_dtype)
+    of_codes = torch.float16 if codec.device_functions().dot_dtype == "float16" else shape.activation_dtype
+    unpacked = is_narrow(codec.layout.bytes, shape.head_dim)
     return AttentionRoutes(
         codec,
-        prefill=PrefillKernels(kernels, shape, prefill_tiles(shape)),
-        decode=DecodeKernels(kernels, shape, decode_tiles(shape, codec.layout)),
+        prefill=PrefillKernels(
+            # Unpacked values have their row's factor in them, which float16 may not reach to.
+            CodecKernels.of(codec, dot_dtype or (shape.activation_dtype if unpacked else of_codes)),
+            shape,
+            prefill_tiles(shape),
+            unpacked,
+        ),
+        decode=DecodeKernels(CodecKernels.of(codec, dot_dtype or of_codes), shape, decode_tiles(shape, codec.layout)),
         name="triton",
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ninfer_core.api.kv import KVLayout
 from ninfer_core.ops.paged_attention.route import AttentionShape
-from ninfer_core.ops.workspace.paged_attention import most_splits
+from ninfer_core.ops.workspace.paged_attention import is_narrow, most_splits
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,8 @@ class PrefillTiles:
     warps: int
     prepare_tokens: int
     prepare_warps: int
+    unpack_tokens: int
+    unpack_warps: int
 
 
 def decode_tiles(shape: AttentionShape, layout: KVLayout) -> DecodeTiles:
@@ -39,17 +41,19 @@ def decode_tiles(shape: AttentionShape, layout: KVLayout) -> DecodeTiles:
     arithmetic for a byte and take two to hide the waiting of each other."""
     pages = -(-shape.max_context // shape.page_tokens)
     splits = most_splits(kv_heads=shape.kv_heads, columns=shape.decode_columns)
-    wide = layout.bytes >= 4 * shape.head_dim
-    splits = max(1, splits // 2 if wide else splits)
+    splits = splits if is_narrow(layout.bytes, shape.head_dim) else max(1, splits // 2)
+    many = shape.decode_columns * shape.group > 32  # queries lie in shared memory then, beside the tiles
     return DecodeTiles(
         splits=min(splits, 1 << (pages - 1).bit_length()),
         tokens=64,
-        stages=3,
-        warps=4 if shape.decode_columns * shape.group <= 32 else 8,
+        stages=2 if many else 3,
+        warps=8 if many else 4,
         prepare_warps=1,
         combine_warps=4,
     )
 
 
 def prefill_tiles(shape: AttentionShape) -> PrefillTiles:
-    return PrefillTiles(queries=128, tokens=64, stages=2, warps=8, prepare_tokens=8, prepare_warps=4)
+    return PrefillTiles(
+        queries=128, tokens=64, stages=2, warps=8, prepare_tokens=8, prepare_warps=4, unpack_tokens=32, unpack_warps=4
+    )

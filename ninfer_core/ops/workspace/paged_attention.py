@@ -16,6 +16,17 @@ SPLIT_COLUMNS = 4
 """Columns of a round up to which a row is cut that often; with more there is more work in each."""
 
 
+def is_narrow(layout_bytes: int, head_dim: int) -> bool:
+    """Whether a format stores elements in less than 16 bits; `layout_bytes` for one token of one KV head."""
+    return layout_bytes < 4 * head_dim
+
+
+def unpacked_bytes(*, context_tokens: int, kv_heads: int, head_dim: int, activation: int) -> int:
+    """A narrow format's keys and values of one row and layer, decoded once for a chunk. The core counts these itself:
+    a family does not know the format."""
+    return 2 * context_tokens * kv_heads * head_dim * activation
+
+
 def most_splits(*, kv_heads: int, columns: int) -> int:
     """The most splits, a power of two, that decode kernels cut a row into."""
     programs = SPLIT_PROGRAMS // max(1, -(-columns // SPLIT_COLUMNS))
@@ -32,7 +43,7 @@ def decode_bytes(*, rows: int, columns: int, query_heads: int, kv_heads: int, he
 
 
 def prefill_bytes(*, rows: int, columns: int, query_heads: int, kv_heads: int, head_dim: int, activation: int) -> int:
-    """A chunk, by the reference: the kernels have queries and results alone."""
+    """A chunk, by the reference: the kernels have queries and results alone, and what they unpack."""
     return _reference_bytes(
         rows=rows,
         columns=columns,

@@ -47,8 +47,9 @@ class Q8RowCodec:
         """Codes up to 127 are exact in bfloat16, so products are taken in the activations' own dtype."""
         from ninfer_kv_q8row import triton
 
-        part = KVPartFunctions(load=triton.load, store=triton.store, row_scale=triton.row_scale, lanes=2)
-        return KVDeviceFunctions(key=part, value=part)
+        key = KVPartFunctions(load=triton.load, store=triton.store, row_scale=triton.row_scale)
+        value = KVPartFunctions(load=triton.load_pairs, store=triton.store, row_scale=triton.row_scale, lanes=2)
+        return KVDeviceFunctions(key=key, value=value)
 
 
 @hookimpl

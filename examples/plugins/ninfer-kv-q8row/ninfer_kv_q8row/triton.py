@@ -13,7 +13,14 @@ ROUNDING: tl.constexpr = tl.constexpr(1.5 * 2.0**23)
 
 @triton.jit
 def load(planes, rows, seen, HEAD_DIM: tl.constexpr, DTYPE: tl.constexpr):
-    """Codes as they are, two at a time; `row_scale` has the factor."""
+    """Codes as they are; `row_scale` has the factor."""
+    elements = rows[:, None] * HEAD_DIM + tl.arange(0, HEAD_DIM)[None, :]
+    return tl.load(planes[0] + elements, mask=seen[:, None], other=0).to(DTYPE)
+
+
+@triton.jit
+def load_pairs(planes, rows, seen, HEAD_DIM: tl.constexpr, DTYPE: tl.constexpr):
+    """The same two at a time: codes of even elements and codes of odd ones."""
     pairs = planes[0].to(tl.pointer_type(tl.int16), bitcast=True)
     places = rows[:, None] * (HEAD_DIM // 2) + tl.arange(0, HEAD_DIM // 2)[None, :]
     both = tl.load(pairs + places, mask=seen[:, None], other=0)

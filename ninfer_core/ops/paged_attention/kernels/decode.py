@@ -10,6 +10,7 @@ import triton
 import triton.language as tl
 
 from ninfer_core.ops.hadamard.triton import transformed
+from ninfer_core.ops.paged_attention.kernels.dependent import follow
 from ninfer_core.ops.paged_attention.kernels.tile import LEAST, SMALLEST, lane_of, walk
 
 
@@ -46,6 +47,7 @@ def attend_splits(
     VALUE_LOAD: tl.constexpr,
     VALUE_SCALE: tl.constexpr,
     VALUE_LANES: tl.constexpr,
+    DEPENDENT: tl.constexpr,
 ):
     head, split, row = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     length = tl.load(lengths + row).to(tl.int32)
@@ -55,6 +57,7 @@ def attend_splits(
     if begin >= context:
         return
     end = tl.minimum(begin + split_tokens, context)
+    follow(DEPENDENT)  # lengths are older than the launch ahead; it makes queries and stores the last tokens
 
     number = tl.arange(0, QUERIES)
     column = number // GROUP
@@ -130,6 +133,7 @@ def combine(
     VALUE_TRANSFORM: tl.constexpr,
     STAGES: tl.constexpr,
     FACTOR: tl.constexpr,
+    DEPENDENT: tl.constexpr,
 ):
     """One program for a head of a column: its splits, weighted by what each has seen, then transform and gate."""
     head, column, row = tl.program_id(0), tl.program_id(1), tl.program_id(2)
@@ -139,6 +143,7 @@ def combine(
     used = split * split_tokens < context
     element = tl.arange(0, HEAD_DIM)
 
+    follow(DEPENDENT)
     at = ((row * SPLITS + split) * COLUMNS + column) * QUERY_HEADS + head
     half = tl.num_programs(2) * SPLITS * COLUMNS * QUERY_HEADS
     peak = tl.load(softmax_in + at, mask=used, other=LEAST)

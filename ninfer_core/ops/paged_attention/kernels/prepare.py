@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 
 from ninfer_core.ops.hadamard.triton import transformed
+from ninfer_core.ops.paged_attention.kernels.dependent import follow
 
 
 @triton.jit(do_not_specialize_on_alignment=["cos", "sin"])
@@ -64,7 +65,9 @@ def prepare(
     VALUE_TRANSFORM: tl.constexpr,
     STAGES: tl.constexpr,
     FACTOR: tl.constexpr,
+    DEPENDENT: tl.constexpr,
 ):
+    follow(DEPENDENT)
     part = tl.program_id(0)
     token = tl.program_id(1) * TOKENS + tl.arange(0, TOKENS)
     inside = token < tokens

@@ -49,8 +49,9 @@ class Fp8Codec:
         """float16 holds every code and is one conversion away from a pair of them."""
         from ninfer_kvformats.fp8 import triton
 
-        part = KVPartFunctions(load=triton.load, store=triton.store, row_scale=triton.row_scale, lanes=2)
-        return KVDeviceFunctions(key=part, value=part, dot_dtype="float16")
+        key = KVPartFunctions(load=triton.load, store=triton.store, row_scale=triton.row_scale)
+        value = KVPartFunctions(load=triton.load_pairs, store=triton.store, row_scale=triton.row_scale, lanes=2)
+        return KVDeviceFunctions(key=key, value=value, dot_dtype="float16")
 
 
 @hookimpl

@@ -12,16 +12,24 @@ LARGEST_SCALE: tl.constexpr = tl.constexpr(65504.0)
 
 @triton.jit
 def load(planes, rows, seen, HEAD_DIM: tl.constexpr, DTYPE: tl.constexpr):
-    """Codes as they are, two at a time; the scale is `row_scale`."""
+    """Codes as they are; the scale is `row_scale`."""
+    bits = planes[0].to(tl.pointer_type(tl.uint8), bitcast=True)
+    elements = rows[:, None] * HEAD_DIM + tl.arange(0, HEAD_DIM)[None, :]
+    return _code(tl.load(bits + elements, mask=seen[:, None], other=0), DTYPE)
+
+
+@triton.jit
+def load_pairs(planes, rows, seen, HEAD_DIM: tl.constexpr, DTYPE: tl.constexpr):
+    """Codes as they are, two at a time: those of even elements and those of odd ones."""
     pairs = planes[0].to(tl.pointer_type(tl.int16), bitcast=True)
     places = rows[:, None] * (HEAD_DIM // 2) + tl.arange(0, HEAD_DIM // 2)[None, :]
     both = tl.load(pairs + places, mask=seen[:, None], other=0)
-    return _code(both & 0xFF, DTYPE), _code((both >> 8) & 0xFF, DTYPE)
+    return _code((both & 0xFF).to(tl.uint8), DTYPE), _code(((both >> 8) & 0xFF).to(tl.uint8), DTYPE)
 
 
 @triton.jit
 def _code(bits, DTYPE: tl.constexpr):
-    return bits.to(tl.uint8).to(tl.float8e4nv, bitcast=True).to(DTYPE)
+    return bits.to(tl.float8e4nv, bitcast=True).to(DTYPE)
 
 
 @triton.jit
