@@ -14,8 +14,9 @@ from ninfer_core.bench.subject import Subject
 
 PROBE_ROUNDS = 8
 LONG_PROBE_ROWS = 2
-LONGEST_PROBED_PROMPT = 8192
-"""Of a longer prompt the reference, which is slow, runs the last tokens, over random keys and values before them."""
+LONGEST_PROBED_PROMPT = 2048
+"""Or one chunk, if that is more. Of a longer prompt the reference, which is slow, runs the last tokens, over random
+keys and values before them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,5 +105,5 @@ def _context_probes(driver: Driver, cases: EngineCases, remarks: list[str]) -> I
 
 
 def _prompt_probe(tokens: int, chunk: int) -> Probe:
-    prompt = min(tokens, LONGEST_PROBED_PROMPT)
+    prompt = min(tokens, max(chunk, LONGEST_PROBED_PROMPT))
     return Probe(f"prompt {tokens} in chunks of {chunk}", tokens - prompt, prompt, chunk, 1, PROBE_ROUNDS)

@@ -76,6 +76,20 @@ def bench_engine(
     )
 
 
+def reference_options(options: ServeOptions) -> ServeOptions:
+    """The plan of the reference: it answers one row at a time, in chunks of which its temporaries are small."""
+    return msgspec.structs.replace(
+        options,
+        kernels="reference",
+        no_cuda_graph=True,
+        max_concurrency=1,
+        kv_capacity=options.max_context,
+        prefill_chunk=min(options.prefill_chunk, REFERENCE_CHUNK_TOKENS),
+    )
+
+
+REFERENCE_CHUNK_TOKENS = 1024
+
 REMARKS = (
     f"Keys and values of contexts beyond {CONTEXT_PROMPT_TOKENS} tokens are random numbers, written into the pages "
     "without a prompt; attention reads them all the same.",
@@ -126,7 +140,7 @@ def _compared(
     """The probes' evidence and the `streams` of the first one against the reference, which is started for it."""
     if not gathered:
         return []
-    with started(msgspec.structs.replace(options, kernels="reference"), registry) as reference:
+    with started(reference_options(options), registry) as reference:
         driver, first = Driver(reference), gathered[0][0]
         allowed = tolerance(reference.plan.activation_dtype, options.weights or "bf16")
         layers = check_layers(driver, reference, first, streams, allowed.layer_error)

@@ -16,8 +16,8 @@ class Mixes:
     """`count` companies of rows that answer `prompts` different prompts with `answer_tokens` tokens each."""
 
     count: int
-    prompts: int = 24
-    answer_tokens: int = 24
+    prompts: int = 16
+    answer_tokens: int = 16
 
 
 def check_invariance(driver: Driver, most_rows: int, mixes: Mixes, chunk_tokens: int) -> Check:
