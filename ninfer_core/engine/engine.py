@@ -146,7 +146,7 @@ class Engine:
             self._listen()
         while self._flight and (self._flight.due or self._scheduler.idle):
             self._collect()
-        if not wait or self._scheduler.idle:
+        if not wait or self._scheduler.idle or not self._program.runs_ahead:
             self._publication.publish_visible()
 
     def _run_ahead(self) -> None:
@@ -185,7 +185,7 @@ class Engine:
 
     def _listen(self) -> None:
         """Take messages as long as the device is certainly busy."""
-        until = self._flight.busy_until
+        until = self._flight.busy_until if self._program.runs_ahead else None
         while until is not None and self._shutdown is None and (left := until - self._clock()) > 0:
             messages = self._inbox.take(wait=True, timeout_seconds=left)
             if not messages:

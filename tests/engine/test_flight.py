@@ -24,6 +24,10 @@ from ninfer_core.testing.simulated_program import (
 )
 
 
+PLAIN_SEED = next(seed for seed in range(1000) if all(answer_token(seed, place) < 128 for place in range(6)))
+"""Of an answer whose tokens are a letter each."""
+
+
 class OneByOne(SimulatedProgram):
     """Has to be told what is taken of a round before the next one."""
 
@@ -81,8 +85,7 @@ class Diary:
 @pytest.mark.parametrize("ahead", [False, True])
 def test_the_device_has_its_next_unit_before_anything_is_told(ahead: bool) -> None:
     diary = Diary(ahead=ahead)
-    seed = next(seed for seed in range(1000) if all(answer_token(seed, place) < 128 for place in range(6)))
-    diary.bench.submit(prompt_tokens=10, max_output_tokens=6, seed=seed)
+    diary.bench.submit(prompt_tokens=10, max_output_tokens=6, seed=PLAIN_SEED)
     while not diary.bench.observer.last:
         diary.step()
     kinds = [line for line in diary.lines if line != ("tell", "Progress")]
@@ -180,3 +183,15 @@ def test_a_launch_that_comes_too_late_is_seen() -> None:
     assert flight.idle_seconds == 0.0
     done[0] = True
     assert flight.idle_seconds == pytest.approx(1.2)
+
+
+def test_a_program_that_does_not_run_ahead_keeps_nobody_waiting() -> None:
+    """Its launch is the whole unit: what was committed is told before it."""
+    diary = Diary(ahead=False)
+    diary.bench.program.runs_ahead = False
+    diary.bench.submit(prompt_tokens=10, max_output_tokens=3, seed=PLAIN_SEED)
+    while not diary.bench.observer.last:
+        diary.step()
+    told = [place for place, line in enumerate(diary.lines) if line == ("tell", "TextDelta")]
+    launched = [place for place, line in enumerate(diary.lines) if line == ("launch", "decode")]
+    assert told[0] < launched[0] < told[1] < launched[1]

@@ -47,7 +47,7 @@ class _Row:
 class ScriptedProgram(UnitByUnit):
     """Implements Program. The sampling seed of a row names its answer; see `answers.answer_seed`.
 
-    A round lasts as long as the slowest of its rows asks for; time passes, and an answer fails, as it is collected.
+    A round lasts as long as the slowest of its rows asks for, from its launch on; an answer fails as it is collected.
     """
 
     runs_ahead = True
@@ -83,23 +83,23 @@ class ScriptedProgram(UnitByUnit):
         return slot
 
     def launch_prefill(self, row: int, token_ids: Sequence[int], last: bool) -> Unit:
-        state = self._rows[row]
+        state, begin = self._rows[row], time.monotonic()
 
         def collect() -> Candidates:
-            self._wait(state.told.answer.prompt_delay_ms)
+            self._wait(begin, state.told.answer.prompt_delay_ms)
             return (self._offer(state, 1) if last else (),)
 
         return Unit(collect)
 
     def launch_decode(self, rows: Sequence[RowRound]) -> Unit:
-        states = [self._rows[each.row] for each in rows]
+        states, begin = [self._rows[each.row] for each in rows], time.monotonic()
         for each, state in zip(rows, states, strict=True):
             state.taken += min(each.accepted, state.offered)
 
         def collect() -> Candidates:
             candidates = tuple(self._offer(state, state.told.answer.tokens_per_round) for state in states)
             going = [state for state in states if state.taken < len(state.token_ids)]
-            self._wait(max((state.told.answer.delay_ms * state.offered for state in going), default=0.0))
+            self._wait(begin, max((state.told.answer.delay_ms * state.offered for state in going), default=0.0))
             return candidates
 
         return Unit(collect)
@@ -129,9 +129,11 @@ class ScriptedProgram(UnitByUnit):
         state.offered = len(offered)
         return offered
 
-    def _wait(self, milliseconds: float) -> None:
-        if milliseconds > 0:
-            self._sleep(milliseconds / 1000)
+    def _wait(self, begin: float, milliseconds: float) -> None:
+        """Until so long after `begin`."""
+        left = begin + milliseconds / 1000 - time.monotonic()
+        if left > 0:
+            self._sleep(left)
 
 
 def scripted_engine(
