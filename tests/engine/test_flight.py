@@ -23,7 +23,6 @@ from ninfer_core.testing.simulated_program import (
     simulated_program,
 )
 
-
 PLAIN_SEED = next(seed for seed in range(1000) if all(answer_token(seed, place) < 128 for place in range(6)))
 """Of an answer whose tokens are a letter each."""
 
