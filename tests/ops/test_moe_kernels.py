@@ -193,6 +193,7 @@ def test_a_token_of_a_round_does_not_depend_on_the_others(layer: moe.FeedForward
     assert torch.equal(run(x.flip(0)).flip(0), together)
 
 
+@pytest.mark.parametrize("layout", ["dense", "fp8", "nvfp4"])
 @pytest.mark.parametrize("tokens", [3, 60])
 def test_temporaries_are_within_their_bounds(
     layer: moe.FeedForward,
@@ -200,24 +201,37 @@ def test_temporaries_are_within_their_bounds(
     kernel_device: torch.device,
     monkeypatch: pytest.MonkeyPatch,
     tokens: int,
+    layout: str,
 ) -> None:
     """Nothing is launched: the interpreter would count with copies of its own."""
     for module in ("few", "many"):
         monkeypatch.setattr(f"ninfer_core.ops.moe.{module}.start", lambda *_, **__: None)
-    weights, norm = make_weights(kernel_device), make_norm(kernel_device)
+    weights, norm = make_weights(kernel_device, layout, "dense"), make_norm(kernel_device)
     x = torch.randn(tokens, HIDDEN, device=kernel_device)
-    for route, bound in ((layer, moe_bytes.few_bytes), (grouped, moe_bytes.many_bytes)):
-        most = bound(
-            tokens=tokens,
-            experts=EXPERTS,
-            per_token=TOP_K,
-            hidden=HIDDEN,
-            width=WIDTH,
-            shared_width=SHARED_WIDTH,
-            activation=4,
-        )
-        used = peak_bytes(lambda: route(x, weights, 64, norm=norm, residual=x))  # noqa: B023
-        assert most / 2 < used <= most + 1024
+    sizes = {"tokens": tokens, "hidden": HIDDEN, "width": WIDTH, "activation": 4}
+    counts = {"experts": EXPERTS, "per_token": TOP_K}
+    few = moe_bytes.few_bytes(shared_width=SHARED_WIDTH, **sizes, **counts)
+    used = peak_bytes(lambda: layer(x, weights, 64, norm=norm, residual=x))
+    assert few / 2 < used <= few + 1024
+    shared = tokens * (4 * SHARED_WIDTH * 4 + HIDDEN * 4)
+    many = moe_bytes.many_bytes(coded=layout != "dense", **sizes, **counts) + shared
+    used = peak_bytes(lambda: grouped(x, weights, norm=norm, residual=x))
+    assert many / 2 < used <= many + 1024
+
+
+@pytest.mark.parametrize("layout", ["fp8", "nvfp4"])
+def test_temporaries_of_the_reference_are_within_their_bounds(layout: str) -> None:
+    gate_up = encode(torch.randn(EXPERTS, 2 * 128, 256).bfloat16(), layout)
+    down = encode(torch.randn(EXPERTS, 256, 128).bfloat16(), layout)
+    x = torch.randn(4, 256).bfloat16()
+    routing = moe.route(x, torch.randn(EXPERTS, 256).bfloat16(), TOP_K)
+    sizes = {"tokens": 4, "hidden": 256, "width": 128, "activation": 2}
+    bound = moe_bytes.decode_bytes(coded=True, **sizes)
+    used = peak_bytes(lambda: moe.decode(x, gate_up, down, routing))
+    assert bound / 3 < used <= bound
+    bound = moe_bytes.prefill_bytes(per_token=TOP_K, coded=True, **sizes)
+    used = peak_bytes(lambda: moe.prefill(x, gate_up, down, routing))
+    assert bound / 3 < used <= bound
 
 
 def test_counters_are_left_at_zero(kernel_device: torch.device) -> None:

@@ -12,17 +12,24 @@ def routing_bytes(*, rows: int, experts: int, activation: int) -> int:
     return rows * experts * (activation + 3 * FLOAT32 + INT64)
 
 
-def prefill_bytes(*, tokens: int, per_token: int, hidden: int, width: int, activation: int) -> int:
-    """Inputs and outputs of every pair of token and expert, ordered and in their places, weighted in float32."""
+def prefill_bytes(*, tokens: int, per_token: int, hidden: int, width: int, activation: int, coded: bool = False) -> int:
+    """Inputs and outputs of every pair of token and expert, ordered and in their places, weighted in float32. `coded`,
+    here and below, is whether the matrices are in codes: then one of an expert is decoded at a time."""
     pairs = tokens * per_token
     grouped = pairs * (3 * hidden * activation + 2 * hidden * FLOAT32 + 4 * INT64)
-    return grouped + _inner(pairs, width, activation)
+    return grouped + _inner(pairs, width, activation) + (_decoded(hidden, width, activation) if coded else 0)
 
 
-def decode_bytes(*, tokens: int, hidden: int, width: int, activation: int) -> int:
+def decode_bytes(*, tokens: int, hidden: int, width: int, activation: int, coded: bool = False) -> int:
     """The matrices of one expert of every token, its inner values, and the sum in float32."""
-    matrices = tokens * 3 * width * hidden * activation
+    matrices = tokens * (_decoded(hidden, width, activation) if coded else 3 * width * hidden * activation)
     return matrices + _inner(tokens, width, activation) + 3 * tokens * hidden * FLOAT32
+
+
+def _decoded(hidden: int, width: int, activation: int) -> int:
+    """gate ‖ up of an expert in the making: codes, values, values with their block scales, weights in float32,
+    weights."""
+    return 2 * width * hidden * (1 + 3 * FLOAT32 + activation)
 
 
 def few_bytes(
@@ -36,15 +43,18 @@ def few_bytes(
 
 
 def many_bytes(
-    *, tokens: int, experts: int, per_token: int, hidden: int, width: int, shared_width: int, activation: int
+    *, tokens: int, experts: int, per_token: int, hidden: int, width: int, activation: int, coded: bool = False
 ) -> int:
-    """The whole layer in the kernels for many tokens: the normed input and the result; scores, choices and their
-    order; what every token gets from each of its experts; and either inner values or the shared expert."""
+    """The layer in the kernels for many tokens, the shared expert not counted: the normed input, in codes too, and the
+    result; scores, choices and their order; what every token gets from each of its experts, from inner values."""
     choices = experts * FLOAT32 + per_token * (4 * INT32 + FLOAT32) + FLOAT32
-    shared = 2 * shared_width * activation + swiglu.workspace_bytes(elements=shared_width, activation=activation)
-    inner = max(per_token * width * activation, shared + hidden * activation)
     kept = (2 + per_token) * hidden * activation
-    return tokens * (kept + choices + inner) + (experts + 1) * INT32
+    codes = hidden + FLOAT32 + per_token * (width // LEAST_SHARING + 1) * FLOAT32 if coded else 0
+    return tokens * (kept + choices + codes + per_token * width * activation) + (experts + 1) * INT32
+
+
+LEAST_SHARING = 16
+"""Inner values in codes that share a scale, at least."""
 
 
 def _inner(rows: int, width: int, activation: int) -> int:

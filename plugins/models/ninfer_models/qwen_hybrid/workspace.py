@@ -148,27 +148,14 @@ class _Unit:
         routing = moe.routing_bytes(rows=self.matrix_rows, experts=experts.count, activation=activation)
         result = 2 * self.tokens * hidden * FLOAT32
         shared = self._feed_forward(experts.shared_intermediate_size)
+        sizes = {"tokens": self.tokens, "hidden": hidden, "width": experts.intermediate_size, "activation": activation}
+        counts = {"experts": experts.count, "per_token": experts.per_token}
         if self.prefill:
-            routed = moe.prefill_bytes(
-                tokens=self.tokens,
-                per_token=experts.per_token,
-                hidden=hidden,
-                width=experts.intermediate_size,
-                activation=activation,
-            )
+            routed = moe.prefill_bytes(per_token=experts.per_token, coded=self.coded, **sizes)
+            kernels = moe.many_bytes(coded=self.coded, **sizes, **counts) + shared
         else:
-            routed = moe.decode_bytes(
-                tokens=self.tokens, hidden=hidden, width=experts.intermediate_size, activation=activation
-            )
-        kernels = (moe.many_bytes if self.prefill else moe.few_bytes)(
-            tokens=self.tokens,
-            experts=experts.count,
-            per_token=experts.per_token,
-            hidden=hidden,
-            width=experts.intermediate_size,
-            shared_width=experts.shared_intermediate_size,
-            activation=activation,
-        )
+            routed = moe.decode_bytes(coded=self.coded, **sizes)
+            kernels = moe.few_bytes(shared_width=experts.shared_intermediate_size, **sizes, **counts)
         return max(routing + result + max(routed, shared), kernels)
 
     def _head(self) -> int:
