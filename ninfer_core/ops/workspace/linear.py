@@ -14,8 +14,8 @@ LEAST_SHARE = 512
 """Inputs that are worth a program of their own, where programs share the inputs of a matrix with few outputs."""
 MOST_SHARES = 16
 """Programs that share the inputs of one output."""
-MOST_PROGRAMS = 528
-"""Of a launch whose programs share inputs: four for each multiprocessor of an H200, so that its memory is busy. A
+MOST_PROGRAMS = 816
+"""Of a launch whose programs share inputs: some for each multiprocessor of an H200, so that its memory is busy. A
 constant: what a sum is made of must not depend on the device."""
 SHARED_OUTPUTS = 128
 """Most outputs of one of these programs."""
