@@ -33,5 +33,7 @@ class RandomContext:
                 for part in ("key", "value"):
                     values = torch.randn(shape, generator=generator, device=device)
                     for encoded in self._codec.encode(part, values):
-                        plane = left.pop(0)
-                        plane[layer].index_copy_(0, some, encoded.to(plane.dtype))
+                        plane = left.pop(0)[layer]
+                        assert encoded.dtype == plane.dtype, "a codec encodes to what its layout says"
+                        # As bytes: not every operation knows every dtype.
+                        plane.view(torch.uint8).index_copy_(0, some, encoded.contiguous().view(torch.uint8))
