@@ -1,4 +1,5 @@
-"""uvicorn's protocol with bounds on connections: how many there are, and how long one may be open without a request.
+"""uvicorn's protocol with bounds on connections: how many there are, how long one may be open without a request, and
+how long a request's head may be.
 
 A refusal comes before a path is known, so it has the one form that all protocols' errors share, in OpenAI's words.
 """
@@ -20,6 +21,12 @@ _OTHER_FILES = 128
 HEAD_SECONDS = 30.0
 """How long the head of a request may take, on a new connection from its first moment."""
 
+MAX_HEAD_BYTES = 64 * 1024
+"""Request line and header fields, and later the trailer fields; one read of the socket may go beyond it."""
+
+_CHUNK_FRAME_BYTES = 32
+"""Of a body in chunks, what may stand around each piece without counting as fields."""
+
 _LINGER_SECONDS = 1.0
 """For a refused client to send its request: closed earlier, the connection would be reset and the answer lost."""
 
@@ -32,31 +39,39 @@ def connection_bound() -> int:
     return max(1, min(MAX_CONNECTIONS, files - _OTHER_FILES))
 
 
-def _refusal(max_connections: int) -> bytes:
-    error = {
-        "message": f"the server has its {max_connections} connections already; reuse yours, or try again later",
-        "type": "server_error",
-        "param": None,
-        "code": "too_many_connections",
-    }
+def _refusal(status: str, code: str, kind: str, message: str, *fields: str) -> bytes:
+    error = {"message": message, "type": kind, "param": None, "code": code}
     body = msgspec.json.encode({"error": error})
     head = (
-        "HTTP/1.1 503 Service Unavailable",
+        f"HTTP/1.1 {status}",
         "content-type: application/json",
         f"content-length: {len(body)}",
-        "retry-after: 1",
+        *fields,
         "connection: close",
     )
     return "\r\n".join(head).encode() + b"\r\n\r\n" + body
 
 
+def _too_many(max_connections: int) -> bytes:
+    message = f"the server has its {max_connections} connections already; reuse yours, or try again later"
+    return _refusal("503 Service Unavailable", "too_many_connections", "server_error", message, "retry-after: 1")
+
+
+def _head_too_large() -> bytes:
+    message = f"the head of the request is larger than {MAX_HEAD_BYTES} bytes; send fewer or shorter header fields"
+    return _refusal("431 Request Header Fields Too Large", "request_head_too_large", "invalid_request_error", message)
+
+
 def bounded_protocol(max_connections: int, head_seconds: float) -> type[HttpToolsProtocol]:
-    """Answers 503 `too_many_connections` beyond `max_connections`, and drops without an answer beyond twice as many."""
-    refusal = _refusal(max_connections)
+    """Answers 503 `too_many_connections` beyond `max_connections`, and drops without an answer beyond twice as many;
+    answers 431 `request_head_too_large` beyond MAX_HEAD_BYTES."""
+    too_many, head_too_large = _too_many(max_connections), _head_too_large()
 
     class BoundedProtocol(HttpToolsProtocol):
         _refused = False
         _head_timer: asyncio.TimerHandle | None = None
+        _field_bytes = 0
+        """Received since the last message or head was complete, without bodies."""
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -71,8 +86,11 @@ def bounded_protocol(max_connections: int, head_seconds: float) -> type[HttpTool
         def data_received(self, data: bytes) -> None:
             if self._refused:
                 self._refuse()
-            else:
-                super().data_received(data)
+                return
+            self._field_bytes += len(data)
+            super().data_received(data)
+            if self._field_bytes > MAX_HEAD_BYTES:
+                self._refuse_fields()
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._head_is_there()
@@ -84,7 +102,16 @@ def bounded_protocol(max_connections: int, head_seconds: float) -> type[HttpTool
 
         def on_headers_complete(self) -> None:
             self._head_is_there()
+            self._field_bytes = 0
             super().on_headers_complete()
+
+        def on_body(self, body: bytes) -> None:
+            self._field_bytes = max(0, self._field_bytes - len(body) - _CHUNK_FRAME_BYTES)
+            super().on_body(body)
+
+        def on_message_complete(self) -> None:
+            self._field_bytes = 0
+            super().on_message_complete()
 
         def _await_head(self) -> None:
             self._head_is_there()
@@ -97,7 +124,15 @@ def bounded_protocol(max_connections: int, head_seconds: float) -> type[HttpTool
 
         def _refuse(self) -> None:
             if not self.transport.is_closing():
-                self.transport.write(refusal)
+                self.transport.write(too_many)
                 self.transport.close()
+
+        def _refuse_fields(self) -> None:
+            if self.transport.is_closing():
+                return
+            # Not into the middle of an answer to an earlier request, or to the one that these are trailers of.
+            if self.cycle is None or self.cycle.response_complete:
+                self.transport.write(head_too_large)
+            self.transport.close()
 
     return BoundedProtocol

@@ -12,7 +12,7 @@ import pytest
 from ninfer_protocols.openai_chat import ninfer_protocol_build
 
 from ninfer_core.serving.asgi import Application
-from ninfer_core.serving.connections import MAX_CONNECTIONS, connection_bound
+from ninfer_core.serving.connections import MAX_CONNECTIONS, MAX_HEAD_BYTES, connection_bound
 from ninfer_core.testing.scripted_application import listening, scripted_application
 from ninfer_core.testing.scripted_service import EventScript, ScriptedService
 
@@ -90,6 +90,36 @@ def test_a_head_that_does_not_come_ends_the_connection(app: Application, sent: b
         time.sleep(0.4)
         used.sendall(b"GET /health HTTP/1.1\r\n")
         assert read_to_end(used) == b""
+
+
+@pytest.mark.parametrize("field", [b"x: " + b"a" * 1020 + b"\r\n", b"a" * 1024], ids=["many", "one"])
+def test_a_head_without_end_is_refused(app: Application, field: bytes) -> None:
+    with listening(app) as url, connect(url) as connection:
+        be_served(connection)
+        connection.sendall(b"GET /health HTTP/1.1\r\nx: " + field * (MAX_HEAD_BYTES // len(field)))
+        time.sleep(0.1)
+        connection.sendall(field)
+        head, _, body = read_to_end(connection).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 431 ")
+        error = json.loads(body)["error"]
+        assert error["code"] == "request_head_too_large" and str(MAX_HEAD_BYTES) in error["message"]
+
+
+def test_trailers_without_end_are_cut_off(app: Application) -> None:
+    with listening(app) as url, connect(url) as connection:
+        connection.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n0\r\n")
+        with pytest.raises(ConnectionError):
+            for _ in range(64):
+                connection.sendall(b"x: " + b"a" * (1024 * 1024) + b"\r\n")
+
+
+def test_bodies_are_no_heads(app: Application) -> None:
+    """Neither a long one, nor one in chunks whose frames are longer than they are."""
+    text = json.dumps({"messages": [{"role": "user", "content": "a" * 300_000}]}).encode()
+    chunks = (text[start : start + 3] for start in range(0, len(text), 3))
+    with listening(app) as url:
+        for body in (text, chunks):
+            assert httpx.post(f"{url}/v1/chat/completions", content=body, timeout=20).status_code == 200
 
 
 def test_a_long_answer_outlives_the_time_for_heads() -> None:
