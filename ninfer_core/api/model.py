@@ -100,7 +100,7 @@ class Model(Protocol):
         ...
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """hidden [n, hidden_size] -> float32 [n, vocabulary_rows]."""
+        """hidden [n, hidden_size] -> [n, vocabulary_rows], float32 or the activation dtype."""
         ...
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+from torch.nn import functional
 
 from ninfer_core.api import ArtifactHeader, ForwardBatch, Kernels, RecurrentState, Rotation, WeightSource
 from ninfer_core.ops import partial_rope
@@ -69,8 +70,8 @@ class TextModel:
         self._routes.mixer.fold(mixer_state(state), state.slots, state.lengths, state.accepted)
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """hidden [n, hidden_size] -> float32 [n, vocabulary_rows]."""
-        return self._routes.linear(hidden, self._head, self._head_row_class).float()
+        """hidden [n, hidden_size] -> [n, vocabulary_rows] in its dtype."""
+        return self._routes.linear(hidden, self._head, self._head_row_class)
 
     def _run(
         self,
@@ -82,7 +83,7 @@ class TextModel:
     ) -> torch.Tensor:
         angles = self._rope_angles(batch.positions, self._inverse_frequency, self._axis, self._attention_factor)
         run = Pass(batch, Rotation(*angles), row_class, prefill)
-        x = self._embedding[batch.token_ids]
+        x = functional.embedding(batch.token_ids, self._embedding)
         for index, part in enumerate(self._parts):
             x = part(x, run)
             if on_layer is not None and index % 2:  # a mixer and a feed-forward part make a layer
