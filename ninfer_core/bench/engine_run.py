@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import msgspec
@@ -13,24 +14,37 @@ from ninfer_core.api.frontend import OutputVocabulary
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.bench.cases import EngineCases, Measured, measure_cases
 from ninfer_core.bench.driver import CONTEXT_PROMPT_TOKENS, Driver
+from ninfer_core.bench.floor import Floor
 from ninfer_core.bench.host_share import exposed_share
 from ninfer_core.bench.invariance import Mixes, check_invariance
 from ninfer_core.bench.layers import check_layers, gather_layers, reference_noise
 from ninfer_core.bench.machine import machine_of
 from ninfer_core.bench.probes import Evidence, Probe, compare, gather
 from ninfer_core.bench.profile import profile_rounds
-from ninfer_core.bench.records import Check, Figure, Profile, Run
+from ninfer_core.bench.records import Check, Figure, Profile, Roof, Run
 from ninfer_core.bench.roof import measure_roof
 from ninfer_core.bench.subject import Subject, floor_of, started
 from ninfer_core.bench.tolerances import tolerance
 from ninfer_core.bench.wording import check_line, figure_line
 from ninfer_core.plan.options import ServeOptions
-from ninfer_core.plan.prepare import prepare
+from ninfer_core.plan.prepare import Prepared, prepare
 from ninfer_core.plugins.registry import PluginRegistry
 from ninfer_core.program.build import device_of
 from ninfer_core.program.start import settle_environment
 
 Gathered = Sequence[tuple[Probe, Evidence]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """All that the program under test was asked."""
+
+    figures: list[Figure]
+    checks: list[Check]
+    profiles: tuple[Profile, ...]
+    remarks: list[str]
+    gathered: Gathered
+    streams: list[torch.Tensor]
 
 
 def bench_engine(
@@ -39,24 +53,17 @@ def bench_engine(
     """One run of the program as planned, and one of the reference on the same weights. Raises StartupErrors."""
     begin = time.monotonic()
     prepared = prepare(options, registry)
-    plan, weights, floor = prepared.plan, options.weights or "bf16", floor_of(prepared, registry)
+    plan = prepared.plan
     settle_environment(plan.device.kind)
     say(f"plan {plan.digest}  {plan.identity.model_id}  {plan.device.name}")
     roof = measure_roof(device_of(plan)) if cases.roof else None
     with started(options, registry) as subject:
-        say("start  " + "  ".join(f"{name} {seconds:.2f} s" for name, seconds in subject.start_seconds.items()))
-        driver = Driver(subject)
-        measured = measure_cases(subject, driver, cases, floor, roof, weights, lambda figure: say(figure_line(figure)))
-        say(f"measured in {time.monotonic() - begin:.1f} s")
-        gathered = [(probe, gather(driver, subject, probe)) for probe in measured.probes]
-        streams = gather_layers(driver, subject, gathered[0][0]) if gathered else []
-        checks = _own_checks(driver, plan, cases)
-        profiles = _profiles(driver, plan, cases)
-        figures = _with_host_share(subject, driver, cases, measured, prepared.resolution.frontend)
         start_seconds = dict(subject.start_seconds)
-    del driver, subject
-    say(f"asked, mixed and profiled by {time.monotonic() - begin:.1f} s")
-    checks += _compared(options, registry, gathered, streams)
+        say("start  " + "  ".join(f"{name} {seconds:.2f} s" for name, seconds in start_seconds.items()))
+        found = _ask(subject, cases, floor_of(prepared, registry), roof, options.weights or "bf16", prepared, say)
+    del subject
+    say(f"measured, asked and profiled by {time.monotonic() - begin:.1f} s")
+    checks = [*found.checks, *_compared(options, registry, found.gathered, found.streams)]
     say(f"compared by {time.monotonic() - begin:.1f} s")
     for check in checks:
         say(check_line(check))
@@ -66,13 +73,35 @@ def bench_engine(
         digest=plan.digest,
         model=plan.identity.model_id,
         machine=machine_of(plan),
-        figures=tuple(figures),
+        figures=tuple(found.figures),
         checks=tuple(checks),
         roof=roof,
         start_seconds=start_seconds,
-        profiles=profiles,
-        remarks=(*REMARKS, *measured.remarks),
+        profiles=found.profiles,
+        remarks=(*REMARKS, *found.remarks),
         plan=plan,
+    )
+
+
+def _ask(
+    subject: Subject,
+    cases: EngineCases,
+    floor: Floor,
+    roof: Roof | None,
+    weights: str,
+    prepared: Prepared,
+    say: Callable[[str], None],
+) -> _Found:
+    driver, plan = Driver(subject), subject.plan
+    measured = measure_cases(subject, driver, cases, floor, roof, weights, lambda figure: say(figure_line(figure)))
+    gathered = [(probe, gather(driver, subject, probe)) for probe in measured.probes]
+    return _Found(
+        gathered=gathered,
+        streams=gather_layers(driver, subject, gathered[0][0]) if gathered else [],
+        checks=_own_checks(driver, plan, cases),
+        profiles=_profiles(driver, plan, cases),
+        figures=_with_host_share(subject, driver, cases, measured, prepared.resolution.frontend),
+        remarks=measured.remarks,
     )
 
 
