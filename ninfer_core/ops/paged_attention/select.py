@@ -13,7 +13,7 @@ from ninfer_core.ops.paged_attention.route import AttentionRoutes, AttentionShap
 from ninfer_core.ops.paged_attention.tiles import decode_tiles, prefill_tiles
 from ninfer_core.ops.workspace.paged_attention import is_narrow
 
-HEAD_DIMS = (16, 32, 64, 128, 256)
+HEAD_DIMS = (32, 64, 128, 256)
 """Head dimensions that the kernels are right for. They were measured with 128 and 256."""
 
 
