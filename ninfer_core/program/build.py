@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import torch
 
 from ninfer_core.api.artifact import ArtifactHeader, WeightSource
-from ninfer_core.api.errors import StartFailed
+from ninfer_core.api.errors import NinferError, StartFailed
 from ninfer_core.api.kv import KVCodec
 from ninfer_core.api.model import Model
 from ninfer_core.api.plan import DeviceInfo, ExecutionPlan
@@ -106,12 +106,15 @@ def build_program(
         pools = allocate_pools(plan, device)
         program = DeviceProgram(plan, model, codec, pools, device)
     if device.type == "cuda" and plan.kernels == "auto":
-        with _phase("kernels", on_phase):
+        with _phase("kernels", on_phase), remedied("kernels do not compile", "--kernels reference runs without them"):
             _compile(program, plan)
     with _phase("warm-up", on_phase):
         _warm_up(program, plan, device)
     if plan.features.cuda_graphs.on:
-        with _phase("graphs", on_phase):
+        with (
+            _phase("graphs", on_phase),
+            remedied("decode rounds cannot be captured", "--no-cuda-graph launches them one by one"),
+        ):
             program.capture()
     # Taken last: what compiling, loading and capturing needed on the way has gone back to the driver by then.
     program.watch(make_workspace(plan.ledger.line("workspace").bytes, device))
@@ -161,6 +164,18 @@ def _warm_up(program: DeviceProgram, plan: ExecutionPlan, device: torch.device) 
 _WARM_UP_SAMPLING = Sampling(
     temperature=1.0, top_p=0.95, top_k=TOP_K_CAP, min_p=0.0, presence_penalty=0.0, frequency_penalty=0.0, seed=0
 )
+
+
+@contextmanager
+def remedied(problem: str, remedy: str) -> Iterator[None]:
+    """What fails in here that is neither ours nor a lack of memory, such as a plugin's kernel or a library of this
+    machine, ends the start with a way out."""
+    try:
+        yield
+    except (NinferError, AssertionError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        raise StartFailed(f"{problem} ({type(error).__name__}: {error}); {remedy}") from error
 
 
 @contextmanager

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from ninfer_core.api import ExecutionPlan
+from ninfer_core.api.errors import StartFailed
 from ninfer_core.plugins import PluginRegistry
-from ninfer_core.program.build import SMALL_WEIGHTS_BYTES, settle_threads
+from ninfer_core.program.build import SMALL_WEIGHTS_BYTES, remedied, settle_threads
 from ninfer_core.testing.tiny import tiny_header, tiny_plan
 
 
@@ -43,3 +44,12 @@ def test_small_models_run_on_one_thread(
 ) -> None:
     settle_threads(plan_with(registry, weights_bytes), torch.device(device), environment)
     assert torch.get_num_threads() == threads
+
+
+def test_what_keeps_a_start_from_going_on_comes_with_a_way_out() -> None:
+    words = r"cannot be captured \(RuntimeError: operation not permitted\); --no-cuda"
+    with pytest.raises(StartFailed, match=words), remedied("rounds cannot be captured", "--no-cuda-graph"):
+        raise RuntimeError("operation not permitted")
+    for ours in (StartFailed("no memory"), torch.OutOfMemoryError("no memory"), AssertionError("no memory")):
+        with pytest.raises(type(ours), match="no memory"), remedied("it", "something else"):
+            raise ours
