@@ -9,9 +9,9 @@
     residual  the shape of y, activation dtype, or none
     y         [..., outputs]    activation dtype
 
-Products are accumulated in float32 or better. The kernels round once, at the end; where a norm is given they multiply
-with x · (1 + w), rounded to the activation dtype, and divide the sum by the root of the mean square. The reference
-rounds after every one of its parts.
+Products are accumulated in float32 or better. The reference rounds after every one of its parts, the kernels after a
+norm and once at the end. Many rows of fp8 weights with a scale for each row meet x in fp8 too, with a scale for each
+row of x; everything else meets x in its own dtype.
 
 `row_class` is the padding-class rule of batch invariance. Matrix libraries choose a kernel by the number of rows,
 and kernels differ in the order they add in. With `row_class` R the product is always taken over at least R rows, so

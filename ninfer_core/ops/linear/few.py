@@ -10,9 +10,7 @@ import triton
 
 from ninfer_core.ops.linear.kernels.few_rows import few_rows
 from ninfer_core.ops.linear.matrix import DenseMatrix, Fp8Matrix, Matrix
-from ninfer_core.ops.linear.reference import Norm
-from ninfer_core.ops.linear.tiles import APART, Form, Tile, form_of
-from ninfer_core.ops.rms_norm.triton import rms_norm
+from ninfer_core.ops.linear.tiles import Form, Tile, form_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,6 @@ def linear_few_rows(
     row_class: int,
     counters: torch.Tensor,
     *,
-    norm: Norm | None,
     residual: torch.Tensor | None,
     gated: bool,
 ) -> torch.Tensor:
@@ -55,8 +52,6 @@ def linear_few_rows(
     width = matrix.outputs // 2 if gated else matrix.outputs
     blocks = triton.cdiv(width, tile.outputs)
     splits = tile.splits(inputs, width)
-    if norm is not None and (tile.norm == APART or splits > 1 or not isinstance(matrix, DenseMatrix)):
-        x, norm = rms_norm(x, norm.weight, norm.epsilon), None
     assert splits == 1 or blocks <= counters.shape[0]
     y = x.new_empty(rows, width)
     given = parts(matrix)
@@ -68,7 +63,6 @@ def linear_few_rows(
         given.weight,
         given.block_scale,
         given.scale,
-        x if norm is None else norm.weight,
         x if residual is None else residual,
         y,
         partial,
@@ -76,9 +70,7 @@ def linear_few_rows(
         rows,
         matrix.outputs,
         inputs,
-        0.0 if norm is None else norm.epsilon,
         FORMAT=given.format,
-        NORM=norm is not None,
         RESIDUAL=residual is not None,
         GATED=gated,
         EVEN=inputs % tile.inputs == 0,

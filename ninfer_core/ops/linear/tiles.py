@@ -12,10 +12,8 @@ from ninfer_core.ops.workspace.linear import LEAST_SHARE, MOST_SHARES
 
 Form = Literal["dense", "fp8", "fp8_groups", "nvfp4"]
 """Formats as the kernel tells them apart."""
-FUSED: Literal["fused"] = "fused"
-APART: Literal["apart"] = "apart"
-HEAD_OUTPUTS = 32768
-"""From this many outputs on there are more programs than a device holds at once."""
+WIDE_OUTPUTS = 8192
+"""From this many outputs on there are programs enough to keep the memory busy."""
 ROW_CLASSES = (8, 16, 32, 64, 128)
 """Rows of x that a dot has, padding included."""
 
@@ -25,8 +23,7 @@ class Tile:
     """Outputs of a program (of gate and of up, where gated), inputs at once, blocks under way, and its warps.
 
     Where fewer blocks of outputs than half of `programs` are there, programs share the inputs of a block, each at least
-    `LEAST_SHARE`. A `norm` apart is a launch of its own, as it always is where weights are in codes or programs share
-    inputs.
+    `LEAST_SHARE`.
     """
 
     outputs: int
@@ -34,7 +31,6 @@ class Tile:
     stages: int
     warps: int
     programs: int = 0
-    norm: Literal["fused", "apart"] = FUSED
 
     def splits(self, inputs: int, width: int) -> int:
         """Programs among which the inputs of a block of outputs are shared."""
@@ -43,75 +39,37 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The tiles of one format and row class: with a norm, gated (norm or not), with neither, and with neither for as
-    many outputs as a vocabulary has."""
+    """The tiles of one format and row class: of gate and up, of other matrices, and of those from `WIDE_OUTPUTS` on."""
 
-    normed: Tile
     gated: Tile
-    plain: Tile
-    head: Tile
+    narrow: Tile
+    wide: Tile
 
 
 Tiles = Mapping[tuple[Form, int], Row]
 
 H200: Tiles = MappingProxyType(
     {
-        ("dense", 8): Row(
-            Tile(32, 128, 4, 2, 264, APART),
-            Tile(32, 256, 2, 2, 0, APART),
-            Tile(16, 256, 4, 1, 264),
-            Tile(64, 128, 4, 4),
-        ),
-        ("dense", 16): Row(
-            Tile(64, 128, 3, 4, 264, APART),
-            Tile(64, 128, 2, 4, 0, APART),
-            Tile(64, 128, 3, 4, 264),
-            Tile(64, 128, 4, 4),
-        ),
-        ("dense", 32): Row(
-            Tile(64, 128, 3, 4, 264, APART), Tile(64, 64, 3, 4, 0, APART), Tile(64, 128, 4, 4, 264), Tile(64, 128, 4, 4)
-        ),
-        ("dense", 64): Row(
-            Tile(64, 128, 3, 4, 264, APART), Tile(64, 64, 3, 4, 0, APART), Tile(64, 128, 3, 4, 264), Tile(64, 128, 3, 4)
-        ),
-        ("dense", 128): Row(
-            Tile(128, 64, 4, 8, 132, APART), Tile(64, 64, 3, 4, 0, APART), Tile(128, 64, 4, 8, 132), Tile(128, 64, 4, 8)
-        ),
-        ("fp8", 8): Row(Tile(64, 256, 3, 4, 264), Tile(64, 128, 3, 4), Tile(64, 128, 4, 4, 320), Tile(64, 256, 3, 4)),
-        ("fp8", 16): Row(Tile(64, 256, 3, 4, 528), Tile(64, 128, 3, 4), Tile(64, 128, 4, 4, 528), Tile(64, 256, 3, 4)),
-        ("fp8", 32): Row(Tile(64, 128, 3, 4, 528), Tile(64, 128, 3, 4), Tile(64, 128, 4, 4, 528), Tile(64, 128, 3, 4)),
-        ("fp8", 64): Row(Tile(64, 128, 3, 4, 264), Tile(64, 64, 3, 4), Tile(64, 128, 3, 4, 264), Tile(64, 128, 3, 4)),
-        ("fp8", 128): Row(
-            Tile(128, 128, 3, 8, 264), Tile(64, 64, 3, 8), Tile(128, 128, 3, 8, 264), Tile(128, 128, 3, 8)
-        ),
-        ("fp8_groups", 8): Row(
-            Tile(64, 128, 4, 4, 264), Tile(64, 128, 3, 4), Tile(64, 128, 4, 4, 320), Tile(64, 128, 4, 4)
-        ),
-        ("fp8_groups", 16): Row(
-            Tile(64, 128, 4, 4, 528), Tile(64, 128, 3, 4), Tile(64, 128, 4, 4, 528), Tile(64, 128, 4, 4)
-        ),
-        ("fp8_groups", 32): Row(
-            Tile(64, 128, 3, 4, 528), Tile(64, 128, 3, 4), Tile(64, 128, 3, 4, 528), Tile(64, 128, 3, 4)
-        ),
-        ("fp8_groups", 64): Row(
-            Tile(64, 128, 2, 8, 264), Tile(64, 128, 2, 8), Tile(64, 128, 2, 8, 264), Tile(64, 128, 2, 8)
-        ),
-        ("fp8_groups", 128): Row(
-            Tile(64, 128, 2, 8, 264), Tile(64, 128, 2, 8), Tile(64, 128, 2, 8, 264), Tile(64, 128, 2, 8)
-        ),
-        ("nvfp4", 8): Row(
-            Tile(64, 256, 4, 4, 264), Tile(64, 256, 3, 4, 816), Tile(64, 256, 4, 4, 264), Tile(64, 256, 4, 4)
-        ),
-        ("nvfp4", 16): Row(
-            Tile(64, 256, 3, 4, 528), Tile(64, 128, 3, 4), Tile(64, 256, 3, 4, 528), Tile(64, 256, 3, 4)
-        ),
-        ("nvfp4", 32): Row(
-            Tile(64, 128, 3, 4, 528), Tile(64, 128, 3, 4), Tile(64, 128, 3, 4, 528), Tile(64, 128, 3, 4)
-        ),
-        ("nvfp4", 64): Row(Tile(64, 128, 3, 4, 264), Tile(64, 64, 3, 4), Tile(64, 128, 3, 4, 264), Tile(64, 128, 3, 4)),
-        ("nvfp4", 128): Row(
-            Tile(64, 128, 3, 4, 264), Tile(32, 64, 3, 4), Tile(64, 128, 3, 4, 264), Tile(64, 128, 3, 4)
-        ),
+        ("dense", 8): Row(Tile(32, 256, 2, 2), Tile(16, 256, 4, 1, 264), Tile(32, 128, 4, 2)),
+        ("dense", 16): Row(Tile(64, 128, 2, 4), Tile(64, 128, 3, 4, 264), Tile(64, 128, 3, 4)),
+        ("dense", 32): Row(Tile(64, 64, 3, 4), Tile(64, 128, 4, 4, 264), Tile(64, 128, 3, 4)),
+        ("dense", 64): Row(Tile(64, 64, 3, 4), Tile(64, 128, 3, 4, 264), Tile(64, 128, 3, 4)),
+        ("dense", 128): Row(Tile(64, 64, 3, 4), Tile(128, 64, 4, 8, 132), Tile(128, 64, 4, 8)),
+        ("fp8", 8): Row(Tile(64, 128, 3, 4), Tile(64, 128, 4, 4, 320), Tile(64, 256, 3, 4)),
+        ("fp8", 16): Row(Tile(64, 128, 3, 4), Tile(64, 128, 4, 4, 528), Tile(64, 256, 3, 4, 528)),
+        ("fp8", 32): Row(Tile(64, 128, 3, 4), Tile(64, 128, 4, 4, 528), Tile(64, 128, 3, 4, 528)),
+        ("fp8", 64): Row(Tile(64, 64, 3, 4), Tile(64, 128, 3, 4, 264), Tile(64, 128, 3, 4)),
+        ("fp8", 128): Row(Tile(64, 64, 3, 8), Tile(128, 128, 3, 8, 264), Tile(128, 128, 3, 8, 264)),
+        ("fp8_groups", 8): Row(Tile(64, 128, 3, 4), Tile(64, 128, 4, 4, 320), Tile(64, 128, 4, 4)),
+        ("fp8_groups", 16): Row(Tile(64, 128, 3, 4), Tile(64, 128, 4, 4, 528), Tile(64, 128, 4, 4, 528)),
+        ("fp8_groups", 32): Row(Tile(64, 128, 3, 4), Tile(64, 128, 3, 4, 528), Tile(64, 128, 3, 4, 528)),
+        ("fp8_groups", 64): Row(Tile(64, 128, 2, 8), Tile(64, 128, 2, 8, 264), Tile(64, 128, 2, 8)),
+        ("fp8_groups", 128): Row(Tile(64, 128, 2, 8), Tile(64, 128, 2, 8, 264), Tile(64, 128, 2, 8)),
+        ("nvfp4", 8): Row(Tile(64, 256, 3, 4, 816), Tile(64, 256, 4, 4, 264), Tile(64, 256, 4, 4)),
+        ("nvfp4", 16): Row(Tile(64, 128, 3, 4), Tile(64, 256, 3, 4, 528), Tile(64, 256, 3, 4, 528)),
+        ("nvfp4", 32): Row(Tile(64, 128, 3, 4), Tile(64, 128, 3, 4, 528), Tile(64, 128, 3, 4, 528)),
+        ("nvfp4", 64): Row(Tile(64, 64, 3, 4), Tile(64, 128, 3, 4, 264), Tile(64, 128, 3, 4)),
+        ("nvfp4", 128): Row(Tile(32, 64, 3, 4), Tile(64, 128, 3, 4, 264), Tile(64, 128, 3, 4)),
     }
 )
 
@@ -119,13 +77,11 @@ MOST_ROWS: Mapping[Form, int] = MappingProxyType({"dense": 128, "fp8": 32, "fp8_
 """Rows without a class, those of a short prompt, up to which the kernel for few rows is the faster one."""
 
 
-def tile_of(tiles: Tiles, matrix: Matrix, row_class: int, *, gated: bool, norm: bool) -> Tile:
+def tile_of(tiles: Tiles, matrix: Matrix, row_class: int, *, gated: bool) -> Tile:
     row = tiles[form_of(matrix), row_class]
     if gated:
         return row.gated
-    if norm:
-        return row.normed
-    return row.head if matrix.outputs >= HEAD_OUTPUTS else row.plain
+    return row.wide if matrix.outputs >= WIDE_OUTPUTS else row.narrow
 
 
 def form_of(matrix: Matrix) -> Form:

@@ -12,6 +12,7 @@ from ninfer_core.ops.linear.many import linear_many_rows
 from ninfer_core.ops.linear.matrix import DenseMatrix, Matrix, Nvfp4Matrix
 from ninfer_core.ops.linear.reference import Norm, linear
 from ninfer_core.ops.linear.tiles import Form, Tiles, form_of, padded_class, tile_of
+from ninfer_core.ops.rms_norm.triton import rms_norm
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +48,10 @@ class TritonLinear:
         elif padded is None or (row_class == 0 and rows > self.most_rows[form_of(matrix)]):
             y = linear_many_rows(flat, matrix, norm=norm, residual=flat_residual, gated=gated)
         else:
-            tile = tile_of(self.tiles, matrix, padded, gated=gated, norm=norm is not None)
-            y = linear_few_rows(
-                flat, matrix, tile, padded, self.counters, norm=norm, residual=flat_residual, gated=gated
-            )
+            tile = tile_of(self.tiles, matrix, padded, gated=gated)
+            # A norm is a launch of its own: beside the products it would cost every program what it costs once here.
+            normed = flat if norm is None else rms_norm(flat, norm.weight, norm.epsilon)
+            y = linear_few_rows(normed, matrix, tile, padded, self.counters, residual=flat_residual, gated=gated)
         return y.view(*x.shape[:-1], width)
 
 

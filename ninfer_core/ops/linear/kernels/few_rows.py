@@ -65,13 +65,8 @@ def _block_scales(blocks, mask, OUTPUTS: tl.constexpr, INPUTS: tl.constexpr, EVE
 
 
 @triton.jit
-def _finish(
-    sums, ups, target, residual, y, live, root, NORM: tl.constexpr, GATED: tl.constexpr, RESIDUAL: tl.constexpr
-):
+def _finish(sums, ups, target, residual, y, live, GATED: tl.constexpr, RESIDUAL: tl.constexpr):
     """What follows the sums, rounded once."""
-    if NORM:
-        sums *= root[None, :]
-        ups *= root[None, :]
     if GATED:
         sums = silu(sums) * ups
     if RESIDUAL:
@@ -85,7 +80,6 @@ def few_rows(
     weight,
     block_scale,
     scale,
-    norm_weight,
     residual,
     y,
     partial,
@@ -93,9 +87,7 @@ def few_rows(
     rows,
     outputs,
     inputs,
-    epsilon,
     FORMAT: tl.constexpr,
-    NORM: tl.constexpr,
     RESIDUAL: tl.constexpr,
     GATED: tl.constexpr,
     EVEN: tl.constexpr,
@@ -110,7 +102,7 @@ def few_rows(
     """x [rows, inputs] -> y [rows, outputs], or half as many outputs where GATED. Grid: (blocks of results, SPLITS).
 
     FORMAT is "dense", "fp8" (a scale a row), "fp8_groups" (INPUTS is GROUP) or "nvfp4"; weight and scales as in
-    `linear.matrix`, codes as 16-bit words. A NORM is for dense weights whose inputs are not shared.
+    `linear.matrix`, codes as 16-bit words.
     partial [blocks, SPLITS, 2 if GATED, OUTPUTS, ROWS] float32; counters [blocks] int32, zero before and after. EVEN:
     INPUTS divides `inputs`. ROWS, a power of two, is `rows` or more.
     """
@@ -145,7 +137,6 @@ def few_rows(
     ups = tl.zeros((OUTPUTS, ROWS), tl.float32)
     odd_sums = tl.zeros((OUTPUTS, ROWS), tl.float32)
     odd_ups = tl.zeros((OUTPUTS, ROWS), tl.float32)
-    squares = tl.zeros((INPUTS, ROWS), tl.float32)
     group_scale = tl.load(scales + begin // GROUP) if GROUPED else tl.zeros((OUTPUTS,), tl.float32)
     up_group_scale = group_scale
     if GROUPED and GATED:
@@ -164,14 +155,6 @@ def few_rows(
             up_code = _load(weights + up * stride + at, mask, EVEN)
         value = tl.load(x + start, mask=x_mask, other=0.0)
         if FORMAT == "dense":
-            if NORM:
-                wide = value.to(tl.float32)
-                squares += wide * wide
-                factor = tl.load(norm_weight + start + column, mask=inside, other=0.0)[:, None]
-                if norm_weight.dtype.element_ty == LIKE:
-                    value = tl.fma(value, tl.broadcast_to(factor, (INPUTS, ROWS)), value)  # rounded once
-                else:
-                    value = (wide * (factor.to(tl.float32) + 1.0)).to(LIKE)
             sums = tl.dot(code, value, sums, input_precision="ieee")
             if GATED:
                 ups = tl.dot(up_code, value, ups, input_precision="ieee")
@@ -214,13 +197,10 @@ def few_rows(
         sums *= (tl.load(scales) * REST)[:, None]
         if GATED:
             ups *= (tl.load(scales + up) * REST)[:, None]
-    root = tl.sum(squares, 0)
-    if NORM:
-        root = tl.rsqrt(root / inputs + epsilon)
     live = output_live[:, None] & row_live[None, :]
     target = row[None, :] * width + output[:, None]
     if SPLITS == 1:
-        _finish(sums, ups, target, residual, y, live, root, NORM, GATED, RESIDUAL)
+        _finish(sums, ups, target, residual, y, live, GATED, RESIDUAL)
     else:
         BOTH: tl.constexpr = 2 if GATED else 1
         size = BOTH * OUTPUTS * ROWS
@@ -239,4 +219,4 @@ def few_rows(
                 if GATED:
                     total_up += tl.load(mine + split * size + OUTPUTS * ROWS, cache_modifier=".cg")
             tl.store(counters + tl.program_id(0), 0)
-            _finish(total, total_up, target, residual, y, live, root, NORM, GATED, RESIDUAL)
+            _finish(total, total_up, target, residual, y, live, GATED, RESIDUAL)
