@@ -19,6 +19,7 @@ from ninfer_core.plan.pins import resolve_pinned
 from ninfer_core.plan.sizing import build_shape
 from ninfer_core.plan.units import format_bytes
 from ninfer_core.plugins.registry import PluginRegistry
+from ninfer_core.plugins.trial import try_codec
 from ninfer_core.program.compilation import compiling_only
 from ninfer_core.program.contract import OnPhase, RowRound, RowSetup, Sampling
 from ninfer_core.program.pools import allocate_pools
@@ -103,11 +104,13 @@ def build_program(
         model = model if wrap_model is None else wrap_model(model)
     with _phase("pools", on_phase):
         codec: KVCodec = kv.hook.ninfer_kv_codec(layout=plan.kv_layout)
+        head_dim, dtype = plan.geometry.attention.head_dim, getattr(torch, plan.activation_dtype)
+        try_codec(kv, codec, plan.kv_layout, head_dim, dtype, device)
         pools = allocate_pools(plan, device)
         program = DeviceProgram(plan, model, codec, pools, device)
     if device.type == "cuda" and plan.kernels == "auto":
         with _phase("kernels", on_phase), remedied("kernels do not compile", "--kernels reference runs without them"):
-            _compile(program, plan)
+            compile_kernels(program, plan)
     with _phase("warm-up", on_phase):
         _warm_up(program, plan, device)
     if plan.features.cuda_graphs.on:
@@ -121,7 +124,7 @@ def build_program(
     return program
 
 
-def _compile(program: DeviceProgram, plan: ExecutionPlan) -> None:
+def compile_kernels(program: DeviceProgram, plan: ExecutionPlan) -> None:
     """Compile what prompts of any length and rounds of any size launch."""
     with compiling_only():
         for tokens in _PROMPT_LENGTHS:

@@ -1,16 +1,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
 import torch
 
 from ninfer_core.api import ExecutionPlan
-from ninfer_core.api.errors import StartFailed
+from ninfer_core.api.errors import PluginBroken, StartFailed
 from ninfer_core.plugins import PluginRegistry
-from ninfer_core.program.build import SMALL_WEIGHTS_BYTES, remedied, settle_threads
-from ninfer_core.testing.tiny import tiny_header, tiny_plan
+from ninfer_core.program.build import SMALL_WEIGHTS_BYTES, build_program, remedied, settle_threads
+from ninfer_core.testing.plugins import write_plugin_package
+from ninfer_core.testing.tiny import tiny_artifact, tiny_header, tiny_plan
+
+BENT = """
+from ninfer_core.api import KVLayout, KVPlane, hookimpl
+
+class Codec:
+    def __init__(self, layout): self.layout = layout
+    def encode(self, part, values): return (values.float(), values.float())
+    def decode(self, part, planes, dtype): return planes[0].to(dtype)
+
+@hookimpl
+def ninfer_kv_layout(head_dim):
+    planes = [KVPlane(part=part, name="x", dtype="float32", elements=head_dim) for part in ("key", "value")]
+    return KVLayout(planes=tuple(planes))
+
+@hookimpl
+def ninfer_kv_codec(layout): return Codec(layout)
+"""
 
 
 @pytest.fixture
@@ -53,3 +72,13 @@ def test_what_keeps_a_start_from_going_on_comes_with_a_way_out() -> None:
     for ours in (StartFailed("no memory"), torch.OutOfMemoryError("no memory"), AssertionError("no memory")):
         with pytest.raises(type(ours), match="no memory"), remedied("it", "something else"):
             raise ours
+
+
+def test_a_codec_that_does_not_keep_to_its_layout_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    write_plugin_package(tmp_path, "build-bent", {"kv:bent": BENT})
+    registry, artifact = PluginRegistry.discover(), tiny_artifact()
+    plan = tiny_plan(registry, artifact.header, max_context=256, kv_dtype="bent")
+    words = "kv plugin 'bent' from build-bent 1.0 gave back something wrong from its codec's encode of a key: 2 tensors"
+    with artifact.open_weights() as weights, pytest.raises(PluginBroken, match=words):
+        build_program(plan, artifact.header, weights, registry, torch.device("cpu"), lambda name, seconds: None)

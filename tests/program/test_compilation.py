@@ -55,3 +55,33 @@ def test_each_kernel_is_compiled_once_and_none_is_launched(tmp_path: Path) -> No
     run = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=environment, check=False)
     assert run.returncode == 0, run.stderr
     assert run.stdout.split("\n")[:2] == ["3", "3 {'CompiledKernel'}"]
+
+
+SHARED_BYTES = 232_448
+"""Of one program on compute capability 9.0."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("source", "kv_dtype", "weights"),
+    [
+        ("dummy:qwen3.8-27b", "bf16", "bf16"),
+        ("dummy:qwen3.8-27b", "fp8", "fp8"),
+        ("dummy:qwen3.8-27b", "bf16", "nvfp4"),
+        ("dummy:qwen3.6-35b-a3b", "bf16", "bf16"),
+        ("dummy:qwen3.6-35b-a3b", "fp8", "fp8"),
+    ],
+)
+def test_every_kernel_of_a_published_shape_compiles_without_its_device(
+    source: str, kv_dtype: str, weights: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("triton")
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path)}
+    environment.pop("TRITON_INTERPRET", None)
+    script = Path(__file__).with_name("compile_plan.py")
+    words = [sys.executable, str(script), source, kv_dtype, weights]
+    run = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
+    assert run.returncode == 0, run.stderr
+    kernels, shared = map(int, run.stdout.split()[-2:])
+    assert kernels >= 20
+    assert shared <= SHARED_BYTES
