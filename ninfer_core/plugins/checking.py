@@ -7,10 +7,11 @@ from typing import Literal
 
 import msgspec
 
-from ninfer_core.api.errors import PluginBroken
+from ninfer_core.api.errors import PluginBroken, PluginIncompatible
 from ninfer_core.api.plan import DeviceInfo
 from ninfer_core.plugins.offer import OfferState, PluginOffer, standing
 from ninfer_core.plugins.registry import PluginRegistry
+from ninfer_core.plugins.trial import try_plugin
 
 
 class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,7 +25,8 @@ class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
 def check_offer(registry: PluginRegistry, offer: PluginOffer, devices: Sequence[DeviceInfo]) -> CheckResult:
     """`devices` are those of this machine; the first that the plugin can use is the one it checks itself on.
 
-    Look at the manifest, import, look at the hooks, ask the plugin itself; stop at the first that fails.
+    Look at the manifest, import, look at the hooks, ask the plugin itself, try what needs no artifact; stop at the
+    first that fails.
     """
     found = standing(offer, frozenset(device.kind for device in devices))
     if found.state != "ready" or offer.manifest is None:
@@ -38,6 +40,10 @@ def check_offer(registry: PluginRegistry, offer: PluginOffer, devices: Sequence[
             )
         usable = [device for device in devices if device.kind in (offer.manifest.devices or (device.kind,))]
         findings = tuple(plugin.hook.ninfer_check(device=usable[0]) or ())
+        if not findings:
+            try_plugin(plugin)
     except PluginBroken as error:
         return CheckResult(offer=offer, word="broken", findings=(error.message,))
+    except PluginIncompatible as error:
+        return CheckResult(offer=offer, word="failing", findings=(error.message,))
     return CheckResult(offer=offer, word="failing" if findings else "ready", findings=findings)

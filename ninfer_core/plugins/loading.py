@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -121,11 +123,15 @@ def describe(error: BaseException) -> str:
 def _import(offer: PluginOffer) -> object:
     module_name, _, attributes = offer.target.partition(":")
     try:
-        target: object = importlib.import_module(module_name.strip())
+        # What a module has to say when it is imported is no part of what a command gives out.
+        with contextlib.redirect_stdout(sys.stderr):
+            target: object = importlib.import_module(module_name.strip())
         for attribute in filter(None, attributes.strip().split(".")):
             target = getattr(target, attribute)
-    # SystemExit as well: a module that ends the process at import must not end ours.
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    # SystemExit and its like as well: a module that ends the process at import must not end ours.
+    except BaseException as error:
         raise PluginBroken(f"{offer.label} failed to import: {describe(error)}") from error
     return target
 

@@ -18,6 +18,7 @@ from ninfer_core.api.request import TOP_K_CAP
 from ninfer_core.plan.pins import resolve_pinned
 from ninfer_core.plan.sizing import build_shape
 from ninfer_core.plan.units import format_bytes
+from ninfer_core.plugins import LoadedPlugin
 from ninfer_core.plugins.registry import PluginRegistry
 from ninfer_core.plugins.trial import try_codec
 from ninfer_core.program.compilation import compiling_only
@@ -103,9 +104,7 @@ def build_program(
         )
         model = model if wrap_model is None else wrap_model(model)
     with _phase("pools", on_phase):
-        codec: KVCodec = kv.hook.ninfer_kv_codec(layout=plan.kv_layout)
-        head_dim, dtype = plan.geometry.attention.head_dim, getattr(torch, plan.activation_dtype)
-        try_codec(kv, codec, plan.kv_layout, head_dim, dtype, device)
+        codec = _tried_codec(kv, plan, device)
         pools = allocate_pools(plan, device)
         program = DeviceProgram(plan, model, codec, pools, device)
     if device.type == "cuda" and plan.kernels == "auto":
@@ -122,6 +121,13 @@ def build_program(
     # Taken last: what compiling, loading and capturing needed on the way has gone back to the driver by then.
     program.watch(make_workspace(plan.ledger.line("workspace").bytes, device))
     return program
+
+
+def _tried_codec(kv: LoadedPlugin, plan: ExecutionPlan, device: torch.device) -> KVCodec:
+    codec: KVCodec = kv.hook.ninfer_kv_codec(layout=plan.kv_layout)
+    dtype = getattr(torch, plan.activation_dtype)
+    try_codec(kv, codec, plan.kv_layout, plan.geometry.attention.head_dim, dtype, device)
+    return codec
 
 
 def compile_kernels(program: DeviceProgram, plan: ExecutionPlan) -> None:

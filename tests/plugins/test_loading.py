@@ -43,12 +43,18 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
         ("1 / 0\n", "ZeroDivisionError: division by zero"),
         ("raise ValueError\n", "ValueError"),
         ("raise SystemExit(3)\n", "SystemExit: 3"),
+        ("class Skipped(BaseException): ...\nraise Skipped('no GPU')\n", "Skipped: no GPU"),
         ("def broken(:\n", "SyntaxError"),
     ],
 )
 def test_a_module_that_fails_to_import_is_broken(load: Load, source: str, cause: str) -> None:
     with pytest.raises(PluginBroken, match=f"failed to import: {cause}"):
         load(source)
+
+
+def test_what_a_module_prints_is_no_output_of_a_command(load: Load, capsys: pytest.CaptureFixture[str]) -> None:
+    load("print('welcome')\n" + LAYOUT)
+    assert capsys.readouterr() == ("", "welcome\n")
 
 
 @pytest.mark.parametrize(

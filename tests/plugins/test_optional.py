@@ -27,7 +27,9 @@ def test_what_may_be_left_out_is_marked_on_the_specs() -> None:
 def test_a_family_without_its_optional_hooks_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     needed = [hook for hook in hook_names("family") if not is_optional("family", hook)]
-    source = "from ninfer_core.api import hookimpl\n" + "".join(f"@hookimpl\ndef {hook}(): ...\n" for hook in needed)
+    source = "from ninfer_core.api import hookimpl\nclass Format: decoder = parser = None\n" + "".join(
+        f"@hookimpl\ndef {hook}(): return Format()\n" for hook in needed
+    )
     write_plugin_package(tmp_path, "optional-family", {"family:whole": source})
     registry = PluginRegistry.discover(entry_points_in(tmp_path), {})
     (offer,) = registry.offers()
