@@ -192,6 +192,7 @@ def program(request: pytest.FixtureRequest, registry: PluginRegistry) -> Iterato
     torch.cuda.empty_cache()
 
 
+@pytest.mark.contract("EXEC-2", "OPT-29")
 def test_captured_rounds_have_the_bits_of_launched_ones(program: DeviceProgram) -> None:
     captured = program._rounds
     outcomes = []
