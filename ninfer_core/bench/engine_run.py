@@ -60,7 +60,7 @@ def bench_engine(
     with started(options, registry) as subject:
         start_seconds = dict(subject.start_seconds)
         say("start  " + "  ".join(f"{name} {seconds:.2f} s" for name, seconds in start_seconds.items()))
-        found = _ask(subject, cases, floor_of(prepared, registry), roof, options.weights or "bf16", prepared, say)
+        found = _ask(subject, cases, floor_of(prepared, registry), roof, prepared, say)
     del subject
     say(f"measured, asked and profiled by {time.monotonic() - begin:.1f} s")
     checks = [*found.checks, *_compared(options, registry, found.gathered, found.streams)]
@@ -88,11 +88,11 @@ def _ask(
     cases: EngineCases,
     floor: Floor,
     roof: Roof | None,
-    weights: str,
     prepared: Prepared,
     say: Callable[[str], None],
 ) -> _Found:
     driver, plan = Driver(subject), subject.plan
+    weights = plan.identity.weights_id
     measured = measure_cases(subject, driver, cases, floor, roof, weights, lambda figure: say(figure_line(figure)))
     gathered = [(probe, gather(driver, subject, probe)) for probe in measured.probes]
     return _Found(
@@ -171,7 +171,7 @@ def _compared(
         return []
     with started(reference_options(options), registry) as reference:
         driver, first = Driver(reference), gathered[0][0]
-        allowed = tolerance(reference.plan.activation_dtype, options.weights or "bf16")
+        allowed = tolerance(reference.plan.activation_dtype, reference.plan.identity.weights_id)
         layers = check_layers(driver, reference, first, streams, allowed.layer_error)
         noise = reference_noise(driver, reference, first)
         limit = allowed.logit_error(noise)

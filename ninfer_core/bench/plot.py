@@ -22,12 +22,14 @@ def draw(runs: Sequence[Run], output: Path) -> None:
     panels = [panel for panel in (_steps, _prefills, _loads) if any(panel(None, run) for run in runs)]
     if not panels:
         raise StartFailed("there is nothing to draw: these results have no figures")
-    picture = Picture(figsize=(7 * len(panels), 5), layout="constrained")
+    picture = Picture(figsize=(8 * len(panels), 6), layout="constrained")
     for panel, axes in zip(panels, picture.subplots(1, len(panels), squeeze=False)[0], strict=True):
         for run in runs:
             panel(axes, run)
+        if axes.get_yscale() == "linear":
+            axes.set_ylim(bottom=0)
         axes.grid(alpha=0.3)
-        axes.legend(fontsize="small")
+        axes.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2)
     devices = sorted({run.machine.device for run in runs})
     picture.suptitle(f"{', '.join(devices)}; {', '.join(sorted({run.date[:10] for run in runs}))}")
     try:
@@ -37,7 +39,9 @@ def draw(runs: Sequence[Run], output: Path) -> None:
 
 
 def _label(run: Run) -> str:
-    return f"{run.model} {run.digest}"
+    """Two plans of one model differ in their weights, or in something that only their digest says."""
+    weights = "" if run.plan is None else f" {run.plan.identity.weights_id}"
+    return f"{run.model}{weights} {run.digest[:4]}"
 
 
 def _steps(axes: Any, run: Run) -> bool:
@@ -72,7 +76,7 @@ def _prefills(axes: Any, run: Run) -> bool:
             tokens = [figure.tokens for figure in figures]
             rates = [figure.tokens_per_second for figure in figures]
             axes.plot(tokens, rates, "o-", label=f"{_label(run)}, chunks of {chunk}")
-        axes.set(xscale="log", xlabel="prompt, tokens", ylabel="tokens/s", title="Prefill", ylim=(0, None))
+        axes.set(xscale="log", xlabel="prompt, tokens", ylabel="tokens/s", title="Prefill")
     return bool(by_chunk)
 
 

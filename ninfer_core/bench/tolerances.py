@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-AGREEMENT = 0.99
-"""Share of positions whose largest logit is the reference's, or nearly tied with it."""
+AGREEMENT = 0.95
+"""Share of positions whose largest logit is the reference's, or nearly tied with it. The error is not the same at every
+position, least of all behind a router: 2 of 96 were outside with experts, 2 of 96 and 1 of 32 with fp8 activations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +30,15 @@ class Tolerance:
 FLOAT32 = Tolerance(noise_factor=8.0, least_error=2e-3, layer_error=1e-4)
 """Two orders of summation in float32."""
 
-BFLOAT16 = Tolerance(noise_factor=4.0, least_error=0.02, layer_error=0.02)
-"""The reference's noise has one rounding in each layer, where two implementations differ in some ten: 3 times as much
-by chance."""
+BFLOAT16 = Tolerance(noise_factor=2.0, least_error=0.02, layer_error=0.02)
+"""The reference's noise has one rounding in each layer, where two implementations differ in several smaller ones. On
+an H200: 1.1 times the noise with 64 dense layers, 1.5 times with 40 layers of experts; 0.010 in the worst layer, the
+first, whose stream is small beside what it adds."""
 
-FP8_ACTIVATIONS = Tolerance(noise_factor=16.0, least_error=0.1, layer_error=0.06)
-"""A prefill of fp8 weights also rounds activations to e4m3, by up to 2^-4 of their size."""
+FP8_ACTIVATIONS = Tolerance(noise_factor=8.0, least_error=0.1, layer_error=0.1)
+"""A prefill of fp8 weights also rounds activations to e4m3, by up to 2^-4 of their size, before each of a layer's four
+products: 0.08 in the first layer and 0.012 in the mean. Over 64 layers of random weights that comes to 7.3 times the
+noise: there the layers say more than the logits."""
 
 
 def tolerance(activation_dtype: str, weights: str) -> Tolerance:
