@@ -160,8 +160,8 @@ def generate(program: DeviceProgram, seeds: Sequence[int], joined: Sequence[int]
 
 @pytest.mark.parametrize("case", ["dense", "experts"])
 def test_kernels_agree_with_the_reference(case: str, registry: PluginRegistry) -> None:
-    """Prompts and rounds that are told what to say next, so that both go on from the same tokens. In fp8 the kernels
-    round the inputs of a prefill too, which the reference does not: `ninfer bench engine` checks that layer by layer."""
+    """Prompts and rounds that are told what to say next, so that both go on from the same tokens. In fp8 kernels round
+    the inputs of a prefill too, which the reference does not; `ninfer bench engine` checks that layer by layer."""
     logits = []
     for kernels in ("auto", "reference"):
         recorded: list[Recorded] = []
