@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import torch
 import triton
 
-from ninfer_core.ops.linear.matrix import Matrix
 from ninfer_core.ops.linear.reference import Norm
 from ninfer_core.ops.moe.kernels.few import inner_kernel, outer_kernel, route_kernel
 from ninfer_core.ops.moe.launch import Block, Launcher, inputs_at_once, operands, padded_experts, start
@@ -100,8 +99,7 @@ class _Run:
         self._start(
             route_kernel, (programs, triton.cdiv(self._tokens, launch.router_tokens)),
             self._x, norm.weight, norm.epsilon, weights.router, weights.shared_gate,
-            operands(weights.shared_gate_up)[0], self._normed, self._scores, self._chosen, self._shares,
-            self._openings, self._counters, self._tokens, SHARED_BYTES=_bytes(weights.shared_gate_up),
+            self._normed, self._scores, self._chosen, self._shares, self._openings, self._counters, self._tokens,
             HIDDEN=self._hidden, EXPERTS=self._experts, EXPERTS_PADDED=padded_experts(self._experts),
             TOP_K=self._top_k, HIDDEN_PADDED=triton.next_power_of_2(self._hidden), BLOCK_T=launch.router_tokens,
             BLOCK_N=launch.router_rows, CHOOSE_T=launch.router_warps, num_warps=launch.router_warps, **self._dependent,
@@ -114,9 +112,7 @@ class _Run:
         self._start(
             inner_kernel, (triton.cdiv(2 * max(self._width, self._shared_width), block.rows), self._slots + 1),
             self._normed, codes, block_scale, scale, shared_codes, shared_block_scale, shared_scale,
-            operands(weights.down)[0], operands(weights.shared_down)[0],
             self._chosen, self._inner, self._shared_inner, self._tokens,
-            DOWN_BYTES=_bytes(weights.down) // self._experts, SHARED_DOWN_BYTES=_bytes(weights.shared_down),
             HIDDEN=self._hidden, WIDTH=self._width, SHARED_WIDTH=self._shared_width, TOP_K=self._top_k,
             BY_EXPERT=self._by_expert, BLOCK_T=self._block_tokens,
             SHARED_K=inputs_at_once(block, shared_layout), SHARED_FORMAT=shared_layout,
@@ -138,9 +134,3 @@ class _Run:
             SHARED_K=inputs_at_once(block, shared_layout), SHARED_FORMAT=shared_layout,
             **block.program(self._block_tokens, self._x, layout, shared_layout), **self._dependent,
         )  # fmt: skip
-
-
-def _bytes(matrix: Matrix) -> int:
-    """Bytes of the codes."""
-    codes = operands(matrix)[0]
-    return codes.numel() * codes.element_size()
