@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
+import gc
 import os
 import signal
 import socket
@@ -246,6 +247,9 @@ def _serve(stream: BinaryIO, publisher: Publisher) -> int:
     except BaseException:
         listener.start_failed = True
         raise
+    # What a start makes stays: looking through it for garbage again would hold rounds up.
+    gc.collect()
+    gc.freeze()
     succeeded = engine.wait()
     publisher.close()
     publisher.end_connection()
