@@ -60,6 +60,7 @@ def _geometry(result: object) -> None:
         "max_positions": result.max_positions,
         "attention.head_dim": attention.head_dim,
         "attention.kv_heads": attention.kv_heads,
+        "attention.query_heads": attention.query_heads,
     }
     if wrong := [f"{name} {number}" for name, number in numbers.items() if number < 1]:
         raise ValueError(f"{', '.join(wrong)}, where at least 1 belongs")
@@ -69,7 +70,9 @@ def _geometry(result: object) -> None:
         raise ValueError(f"{', '.join(negative)}, where at least 0 belongs")
     if state := [array.name for array in result.state if array.kept]:
         raise ValueError(f"{', '.join(state)} in the state keeps columns, which only records do")
-    _known_dtypes(array.dtype for array in (*result.state, *result.records))
+    arrays = (*result.state, *result.records)
+    _known_dtypes(array.dtype for array in arrays)
+    _sizes({array.name: (array.layers, *array.shape) for array in arrays})
 
 
 def _tensors(result: object) -> None:
@@ -78,6 +81,12 @@ def _tensors(result: object) -> None:
     for spec in result:
         _struct(spec, TensorSpec)
     _known_dtypes(spec.dtype for spec in result)
+    _sizes({spec.name: spec.shape for spec in result})
+
+
+def _sizes(shapes: Mapping[str, tuple[int, ...]]) -> None:
+    if wrong := [f"{name} of {list(shape)}" for name, shape in shapes.items() if min(shape, default=0) < 0]:
+        raise ValueError(f"{', '.join(wrong)}, where at least 0 belongs")
 
 
 def _workspace(result: object) -> None:
@@ -87,12 +96,23 @@ def _workspace(result: object) -> None:
         raise ValueError(f"{result} bytes")
 
 
-def _frontend(result: object) -> None:
-    _has(result, "capabilities", "presets", "stop_token_ids", "token_domain")
-    _struct(result.capabilities, TemplateCapabilities)  # type: ignore[attr-defined]
-    _struct(result.presets, SamplingPresets)  # type: ignore[attr-defined]
-    _instance(result.token_domain, int)  # type: ignore[attr-defined]
-    msgspec.convert(result.stop_token_ids, tuple[int, ...])  # type: ignore[attr-defined]
+def _frontend(result: Any) -> None:
+    _has(result, "capabilities", "presets", "prepare", "fewest_tokens")
+    _struct(result.capabilities, TemplateCapabilities)
+    _struct(result.presets, SamplingPresets)
+    _vocabulary(result)
+
+
+def _vocabulary(result: Any) -> None:
+    _has(result, "output_format", "stop_token_ids", "token_domain", "thinking_control_ids", "token_bytes")
+    _has(result.output_format, "decoder", "parser")
+    _instance(result.token_domain, int)
+    ids = [*msgspec.convert(result.stop_token_ids, tuple[int, ...])]
+    ids += msgspec.convert(result.thinking_control_ids, tuple[int, ...])
+    # A domain that does not fit the model is the artifact's fault, which `checked_frontend` says.
+    beyond = [token_id for token_id in ids if not 0 <= token_id < result.token_domain]
+    if result.token_domain > 0 and beyond:
+        raise ValueError(f"token id {beyond[0]}, where one of 0..{result.token_domain - 1} belongs")
 
 
 def _dummies(result: object) -> None:
@@ -148,6 +168,7 @@ _CHECKS: Mapping[str, Callable[[object], None]] = MappingProxyType(
         "ninfer_family_matrices": _findings,
         "ninfer_family_resident": _tensors,
         "ninfer_family_frontend": _frontend,
+        "ninfer_family_vocabulary": _vocabulary,
         "ninfer_family_output_format": _with("decoder", "parser"),
         "ninfer_family_workspace": _workspace,
         "ninfer_family_build": _with("prefill", "decode", "fold", "logits"),

@@ -55,7 +55,9 @@ def ninfer_family_frontend(header):
         thinking_toggle=False, efforts=(), default_effort=None, preserve_thinking=False, tools=False
     )
     presets = SamplingPresets(thinking=SamplingOptions(), non_thinking=SamplingOptions())
-    return SimpleNamespace(capabilities=template, presets=presets, stop_token_ids=(1,), token_domain=16)
+    return SimpleNamespace(capabilities=template, presets=presets, prepare=None, fewest_tokens=None,
+                           output_format=SimpleNamespace(decoder=None, parser=None), token_bytes=None,
+                           stop_token_ids=(1,), token_domain=16, thinking_control_ids=())
 
 @hookimpl
 def ninfer_family_dummies():

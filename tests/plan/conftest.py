@@ -61,8 +61,13 @@ def ninfer_family_frontend(header):
         presets=SamplingPresets(
             thinking=SamplingOptions(temperature=1.0), non_thinking=SamplingOptions(temperature=0.7)
         ),
+        prepare=None,
+        fewest_tokens=None,
+        output_format=SimpleNamespace(decoder=None, parser=None),
+        token_bytes=None,
         stop_token_ids=(1,),
         token_domain=header.config.get("tokens", 490),
+        thinking_control_ids=(),
     )
 """
 KV_SOURCE = """

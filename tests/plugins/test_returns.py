@@ -22,6 +22,17 @@ GEOMETRY = Geometry(
     state=(StateArray(name="conv", layers=1, shape=(3, 8), dtype="bfloat16"),),
     records=(),
 )
+VOCABULARY = SimpleNamespace(
+    output_format=SimpleNamespace(decoder=None, parser=None),
+    stop_token_ids=(3,),
+    token_domain=4,
+    thinking_control_ids=(),
+    token_bytes=None,
+)
+
+
+def vocabulary(**fields: Any) -> SimpleNamespace:
+    return SimpleNamespace(**{**vars(VOCABULARY), **fields})
 
 
 def changed(struct: Any, **fields: Any) -> Any:
@@ -38,6 +49,7 @@ def changed(struct: Any, **fields: Any) -> Any:
         ("ninfer_family_resident", [TensorSpec(name="a", shape=(1,), dtype="bfloat16")]),
         ("ninfer_family_workspace", 0),
         ("ninfer_family_match", False),
+        ("ninfer_family_vocabulary", VOCABULARY),
         ("ninfer_check", ["no driver"]),
     ],
 )
@@ -85,7 +97,23 @@ def test_what_the_spec_says_is_taken(hook: str, result: object) -> None:
         ("ninfer_family_workspace", 1.5, "float, where int belongs"),
         ("ninfer_family_workspace", -1, "-1 bytes"),
         ("ninfer_family_match", 1, "int, where bool belongs"),
-        ("ninfer_family_frontend", object(), "without capabilities, presets, stop_token_ids, token_domain"),
+        ("ninfer_family_resident", [TensorSpec(name="a", shape=(2, -1), dtype="bfloat16")], "a of [2, -1], where"),
+        (
+            "ninfer_family_geometry",
+            changed(GEOMETRY, attention=changed(GEOMETRY.attention, query_heads=0)),
+            "attention.query_heads 0, where at least 1",
+        ),
+        (
+            "ninfer_family_geometry",
+            changed(GEOMETRY, state=(changed(GEOMETRY.state[0], shape=(-3, 8)),)),
+            "conv of [1, -3, 8], where at least 0",
+        ),
+        ("ninfer_family_frontend", object(), "without capabilities, presets, prepare, fewest_tokens"),
+        ("ninfer_family_vocabulary", object(), "without output_format, stop_token_ids, token_domain"),
+        ("ninfer_family_vocabulary", vocabulary(output_format=5), "int without decoder, parser"),
+        ("ninfer_family_vocabulary", vocabulary(stop_token_ids=(4,)), "token id 4, where one of 0..3 belongs"),
+        ("ninfer_family_vocabulary", vocabulary(thinking_control_ids=(-1,)), "token id -1, where one of 0..3 belongs"),
+        ("ninfer_family_vocabulary", vocabulary(token_domain="x"), "str, where int belongs"),
         ("ninfer_family_dummies", [], "list, where a mapping"),
         ("ninfer_family_dummies", {"a": 1}, "int, where ArtifactHeader belongs"),
         ("ninfer_family_build", SimpleNamespace(prefill=1, decode=1, fold=1), "without logits"),
