@@ -1,4 +1,4 @@
-"""The device's part of a decode round: from the inputs in the row buffers to candidates in the row buffers.
+"""The device's part of a decode round: from what it is told of its rows to their next candidates.
 
 Nothing of it is decided by the host but the number of rows, so that the launches of a round can be captured once and
 replayed.
