@@ -20,6 +20,7 @@ from ninfer_core.ops.linear import (
     encode_nvfp4,
     select,
 )
+from ninfer_core.ops.linear.tiles import H200, ROW_CLASSES, Tile
 from ninfer_core.testing.tolerances import BF16_OPERATION, FP32_OPERATION, Tolerance
 
 
@@ -83,7 +84,7 @@ def arguments(
 
 
 @pytest.mark.parametrize("fused", ["", "norm", "residual", "norm residual", "gated norm", "gated norm residual"])
-@pytest.mark.parametrize("inputs", [256, 208])
+@pytest.mark.parametrize("inputs", [256, 320])
 @pytest.mark.parametrize("form", FORMATS)
 def test_few_rows(
     linear: Linear,
@@ -109,7 +110,7 @@ def test_few_rows(
 def test_every_class_at_its_edges(
     linear: Linear, kernel_device: torch.device, dtype: torch.dtype, tolerance: Tolerance, form: str, row_class: int
 ) -> None:
-    x, matrix, norm, residual = arguments(kernel_device, dtype, row_class, 144, 24, form)
+    x, matrix, norm, residual = arguments(kernel_device, dtype, row_class, 192, 24, form)
     whole = linear(x, matrix, row_class, norm=norm, residual=residual)
     tolerance.check(whole, expected(x, matrix, norm, residual, gated=False))
     for rows in (1, row_class - 1):
@@ -123,7 +124,7 @@ def test_programs_share_the_inputs_of_few_outputs(
     linear: Linear, kernel_device: torch.device, dtype: torch.dtype, tolerance: Tolerance, form: str, fused: str
 ) -> None:
     """Twice, since the counters have to be as they were; in one class of rows, with a ragged last share."""
-    x, matrix, norm, residual = arguments(kernel_device, dtype, 3, 1680, 40, form)
+    x, matrix, norm, residual = arguments(kernel_device, dtype, 3, 1728, 40, form)
     gated, given_norm = "gated" in fused, norm if "norm" in fused else None
     given = residual if "residual" in fused else None
     once = linear(x, matrix, 24, norm=given_norm, residual=given, gated=gated)
@@ -131,12 +132,29 @@ def test_programs_share_the_inputs_of_few_outputs(
     assert torch.equal(linear(x, matrix, 24, norm=given_norm, residual=given, gated=gated), once)
 
 
+@pytest.mark.parametrize("form", FORMATS)
+def test_programs_that_no_block_of_inputs_is_left_for_add_nothing(
+    kernel_device: torch.device, dtype: torch.dtype, tolerance: Tolerance, form: str
+) -> None:
+    from ninfer_core.ops.linear.few import linear_few_rows
+
+    # Three blocks among five programs, or 65 among sixteen: five each, for thirteen of them.
+    block, inputs, shares = (128, 8320, 16) if form == "fp8_groups" else (1024, 2560, 5)
+    tile = Tile(16, block, 2, 1, programs=shares)
+    x, matrix, _, _ = arguments(kernel_device, dtype, 2, inputs, 16, form)
+    counters = torch.zeros(4, dtype=torch.int32, device=kernel_device)
+    assert tile.splits(inputs, 16) == shares
+    actual = linear_few_rows(x, matrix, tile, 8, counters, residual=None, gated=False)
+    tolerance.check(actual, expected(x, matrix, None, None, gated=False))
+    assert not counters.any()
+
+
 @pytest.mark.parametrize("fused", ["", "norm", "residual", "gated norm"])
 @pytest.mark.parametrize("form", FORMATS)
 def test_many_rows(
     linear: Linear, kernel_device: torch.device, dtype: torch.dtype, tolerance: Tolerance, form: str, fused: str
 ) -> None:
-    x, matrix, norm, residual = arguments(kernel_device, dtype, 150, 96, 32, form)
+    x, matrix, norm, residual = arguments(kernel_device, dtype, 150, 128, 32, form)
     gated, given_norm = "gated" in fused, norm if "norm" in fused else None
     given = residual if "residual" in fused else None
     before = residual.clone()
@@ -147,6 +165,15 @@ def test_many_rows(
         assert (actual.double() - wanted).norm() <= 0.05 * wanted.norm()  # activations have four bits
     else:
         tolerance.check(actual, wanted)
+
+
+@pytest.mark.parametrize("form", ["fp8", "fp8_groups", "nvfp4"])
+def test_inputs_that_no_kernel_reads_take_the_reference(
+    linear: Linear, kernel_device: torch.device, dtype: torch.dtype, tolerance: Tolerance, form: str
+) -> None:
+    for inputs in (48, 72) if form != "nvfp4" else (48, 80):
+        x, matrix, norm, _ = arguments(kernel_device, dtype, 5, inputs, 24, form)
+        tolerance.check(linear(x, matrix, 8, norm=norm), expected(x, matrix, norm, None, gated=False))
 
 
 def test_leading_axes_and_no_rows(linear: Linear, kernel_device: torch.device, dtype: torch.dtype) -> None:
@@ -160,9 +187,13 @@ def test_leading_axes_and_no_rows(linear: Linear, kernel_device: torch.device, d
 def test_what_is_behind_the_rows_is_not_read(
     linear: Linear, kernel_device: torch.device, dtype: torch.dtype, form: str
 ) -> None:
-    x, matrix, norm, residual = arguments(kernel_device, dtype, 8, 80, 40, form)
+    x, matrix, norm, residual = arguments(kernel_device, dtype, 8, 64, 40, form)
     x[3:], residual[3:] = float("nan"), float("nan")
     assert linear(x[:3], matrix, 8, norm=norm, residual=residual[:3]).isfinite().all()
+
+
+def test_the_table_has_every_form_and_class() -> None:
+    assert set(H200) == {(form, row_class) for form in FORMATS for row_class in ROW_CLASSES}
 
 
 def decoded(matrix: Fp8Matrix | Nvfp4Matrix) -> torch.Tensor:

@@ -137,10 +137,11 @@ def few_rows(
     ups = tl.zeros((OUTPUTS, ROWS), tl.float32)
     odd_sums = tl.zeros((OUTPUTS, ROWS), tl.float32)
     odd_ups = tl.zeros((OUTPUTS, ROWS), tl.float32)
-    group_scale = tl.load(scales + begin // GROUP) if GROUPED else tl.zeros((OUTPUTS,), tl.float32)
+    group = tl.minimum(begin // GROUP, groups - 1)  # the last programs may have nothing to do
+    group_scale = tl.load(scales + group) if GROUPED else tl.zeros((OUTPUTS,), tl.float32)
     up_group_scale = group_scale
     if GROUPED and GATED:
-        up_group_scale = tl.load(scales + up * groups + begin // GROUP)
+        up_group_scale = tl.load(scales + up * groups + group)
     if DEPENDENT:
         gdc_wait()
     for start in tl.range(begin, end, INPUTS, num_stages=STAGES):
