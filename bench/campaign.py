@@ -22,16 +22,16 @@ from ninfer_core.cli.table import table
 
 RESULTS = Path(__file__).parent / "results"
 ROWS = "--max-concurrency 8 --max-context 66048 --kv-capacity 528384 --prefill-chunk 8192"
-LONG = "--batches 1,8 --contexts 128,64k --rounds 24"
-SHORT = "--batches 1,8 --contexts 128 --rounds 24"
-PREFILL = "--prompts 8k --chunks 1k,8k --prefills 1 --profile"
+DECODE = "--batches 1,4,8 --contexts 128,8k,64k"
+PREFILL = "--prompts 1k,8k,32k --chunks 1k,8k"
+REST = "--host-tokens 300 --mixes 200 --profile --roof"
 
 CAMPAIGN = {
-    "27b-bf16": f"dummy:qwen3.8-27b {ROWS} {LONG} {PREFILL} --host-tokens 120 --roof",
-    "27b-fp8": f"dummy:qwen3.8-27b --weights fp8 --kv-dtype fp8 {ROWS} {LONG} {PREFILL} --roof",
-    "27b-nvfp4": f"dummy:qwen3.8-27b --weights nvfp4 --kv-dtype fp8 {ROWS} {SHORT} --prompts '' --profile --roof",
-    "35b-bf16": f"dummy:qwen3.6-35b-a3b {ROWS} {SHORT} {PREFILL} --host-tokens 300 --mixes 200 --roof",
-    "35b-fp8": f"dummy:qwen3.6-35b-a3b --weights fp8 --kv-dtype fp8 {ROWS} {SHORT} {PREFILL} --mixes 200 --roof",
+    "27b-bf16": f"dummy:qwen3.8-27b {ROWS} {DECODE} {PREFILL} {REST}",
+    "27b-fp8": f"dummy:qwen3.8-27b --weights fp8 --kv-dtype fp8 {ROWS} {DECODE} {PREFILL} {REST}",
+    "27b-nvfp4": f"dummy:qwen3.8-27b --weights nvfp4 --kv-dtype fp8 {ROWS} {DECODE} {PREFILL} {REST}",
+    "35b-bf16": f"dummy:qwen3.6-35b-a3b {ROWS} {DECODE} {PREFILL} {REST}",
+    "35b-fp8": f"dummy:qwen3.6-35b-a3b --weights fp8 --kv-dtype fp8 {ROWS} {DECODE} {PREFILL} {REST}",
 }
 
 

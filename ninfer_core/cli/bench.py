@@ -47,7 +47,7 @@ def bench() -> None:
 @serve_options
 @click.option("--batches", type=Numbers(), default="1,4,8", show_default=True, help="Rows of decode rounds.")
 @click.option("--contexts", type=Numbers(), default="128,8k,64k", show_default=True, help="Tokens of context.")
-@click.option("--prompts", type=Numbers(), default="1k,8k", show_default=True, help="Tokens of prompts.")
+@click.option("--prompts", type=Numbers(), default="1k,8k,32k,128k", show_default=True, help="Tokens of prompts.")
 @click.option("--chunks", type=Numbers(), default="1k,8k", show_default=True, help="Tokens of prefill chunks.")
 @click.option("--rounds", type=click.IntRange(4), default=32, show_default=True, help="Rounds that a median is of.")
 @click.option("--prefills", type=click.IntRange(1), default=3, show_default=True, help="Prompts that a median is of.")
