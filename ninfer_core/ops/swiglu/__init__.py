@@ -5,12 +5,11 @@
     x  [..., 2·width]    activation dtype
     y  [..., width]      activation dtype; float32 inside, one rounding at the end
 
-Nothing is aliased and nothing else is written. `select` says what to call on a device.
+Nothing is aliased and nothing else is written. The kernel beside it is part of `ops.linear`.
 """
 
 from __future__ import annotations
 
 from ninfer_core.ops.swiglu.reference import swiglu
-from ninfer_core.ops.swiglu.select import Swiglu, select
 
-__all__ = ["Swiglu", "select", "swiglu"]
+__all__ = ["swiglu"]
