@@ -80,6 +80,8 @@ def _check_words(info: OptionInfo, value: object) -> object:
         raise ValueError("is empty")
     if "\x00" in written:
         raise ValueError("holds a zero byte")
+    if info.kind == "secret" and (written != written.strip() or not written.isprintable()):
+        raise ValueError("begins or ends with white space, or holds a character that no HTTP header can carry")
     return value
 
 
@@ -92,7 +94,8 @@ def _check_number(info: OptionInfo, value: object) -> object:
     assert isinstance(value, int | float) and info.minimum is not None and info.maximum is not None
     in_range = info.minimum <= value <= info.maximum
     if not in_range:
-        raise ValueError(f"is {_show(value)}, out of range")
+        bound = f"at least {info.minimum}" if value < info.minimum else f"at most {info.maximum}"
+        raise ValueError(f"is {_show(value)}, out of range: {bound}")
     if info.multiple is not None and value % info.multiple:
         raise ValueError(f"is {_show(value)}, not a multiple of {info.multiple}")
     return float(value) if info.kind == "number" else value

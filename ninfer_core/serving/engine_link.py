@@ -96,7 +96,8 @@ def start_step(message: EngineMessage | None, on_phase: OnPhase) -> Ready | None
         case Ready():
             return message
         case Fatal():
-            raise StartFailed(f"the engine did not start: {message.code}: {message.message}")
+            code = "" if message.code == StartFailed.code else f"{message.code}: "
+            raise StartFailed(f"the engine did not start: {code}{message.message}")
         case None:
             raise StartFailed("the engine process ended while it started; its own message stands above")
         case _:

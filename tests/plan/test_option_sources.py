@@ -97,17 +97,17 @@ def test_all_sources_are_reported_at_once(tmp_path: Path) -> None:
     messages = {problem.message: problem for problem in found}
     assert sorted(messages) == sorted(
         [
-            f"{config}:3 max-context is 0, out of range",
+            f"{config}:3 max-context is 0, out of range: at least 1",
             f"{config}:4 engine.prefil-chunk: is no option",
             f"{config}:7 top-p is 'x', not a number",
             "environment variable NINFER_KV_DTYP is no option",
             "NINFER_PORT is 'x', not a whole number",
-            "--max-concurrency is 9, out of range",
+            "--max-concurrency is 9, out of range: at most 8",
         ]
     )
     assert "did you mean 'prefill-chunk'?" in messages[f"{config}:4 engine.prefil-chunk: is no option"].remedy
     assert "did you mean 'NINFER_KV_DTYPE'?" in messages["environment variable NINFER_KV_DTYP is no option"].remedy
-    assert "1..8 (requests)" in messages["--max-concurrency is 9, out of range"].remedy
+    assert "1..8 (requests)" in messages["--max-concurrency is 9, out of range: at most 8"].remedy
 
 
 def test_a_wrong_value_counts_even_where_a_right_one_goes_before_it() -> None:
@@ -140,6 +140,8 @@ def test_misplaced_and_unknown_keys(tmp_path: Path, text: str, message: str, rem
     [
         ("server.port", "true", "is True, not a whole number"),
         ("server.port", "80.0", "is 80.0, not a whole number"),
+        ("server.port", "65536", "is 65536, out of range: at most 65535"),
+        ("engine.assume-device-memory", "1", "is 1, out of range: at least "),
         ("server.cors", "1", "is 1, not true or false"),
         ("server.host", "7", "is 7, not a string"),
         ("server.protocols", '"a"', "is 'a', not a list of strings"),
@@ -178,6 +180,13 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 def test_a_wrong_key_is_not_repeated() -> None:
     (problem,) = problems_of({}, {"NINFER_API_KEY": "hunter2\x00"})
     assert "hunter2" not in problem.message + problem.remedy
+
+
+@pytest.mark.parametrize("key", ["key\n", " key", "ke\ty", "ke\ry"])
+def test_a_key_that_no_client_could_send_is_refused(key: str) -> None:
+    (problem,) = problems_of({}, {"NINFER_API_KEY": key})
+    assert "no HTTP header" in problem.message and key.strip() not in problem.message
+    assert load_options({}, {"NINFER_API_KEY": "a key with \u00e9"}).api_key is not None
 
 
 def test_the_trust_filter_is_no_option() -> None:

@@ -75,6 +75,11 @@ def test_the_steps_of_a_start() -> None:
     for message in (Fatal(code="c", message="why"), None, admitted):
         with pytest.raises(StartFailed):
             start_step(message, note)
+    with pytest.raises(StartFailed, match=r"^the engine did not start: c: why$"):
+        start_step(Fatal(code="c", message="why"), note)
+    # Its own code is not said twice.
+    with pytest.raises(StartFailed, match=r"^the engine did not start: why$"):
+        start_step(Fatal(code=StartFailed.code, message="why"), note)
 
 
 def test_an_engine_with_another_plan_is_refused() -> None:
