@@ -137,22 +137,6 @@ def test_a_row_does_not_depend_on_its_batch_mates(sampler: Sampler, kernel_devic
         assert alone.item() == together[row]
 
 
-def test_counts_follow_the_accepted_tokens(sampler: Sampler, kernel_device: torch.device) -> None:
-    slots = torch.tensor([2, 0, 3, 5])
-    tokens = torch.tensor([[7, 7, 8], [1, 2, 3], [9, 9, 9], [4, 4, 4]])
-    accepted = torch.tensor([3, 1, 2, 0])
-    settings = table(SLOTS, temperature=[1.0, 1.0, 0.5, 0.0, 1.0, 1.0])
-    expected, actual = (
-        torch.ones(SLOTS, VOCABULARY, dtype=torch.int32),
-        torch.ones(SLOTS, VOCABULARY, dtype=torch.int32, device=kernel_device),
-    )
-    ReferenceSampler().count_tokens(expected, settings, slots, tokens, accepted)
-    there = SamplerTable(*(getattr(settings, name).to(kernel_device) for name in SamplerTable.__slots__))
-    sampler.count_tokens(actual, there, *(each.to(kernel_device) for each in (slots, tokens, accepted)))
-    assert torch.equal(actual.cpu(), expected)
-    assert int(expected.sum()) == SLOTS * VOCABULARY + 4
-
-
 def test_the_cpu_and_whoever_asks_get_the_reference() -> None:
     assert isinstance(select(torch.device("cpu"), "auto"), ReferenceSampler)
     assert isinstance(select(torch.device("cuda"), "reference"), ReferenceSampler)

@@ -25,11 +25,10 @@ not depend on its batch mates, on how often it was preempted, or on where it run
 position apart. Weights are taken in float64, so that devices agree on what is dropped.
 
 `count_tokens` adds the first `accepted[row]` of the row's tokens to its counters, except in greedy rows, which never
-count. `sample` writes nothing.
+count: a part of `ops.round_start`, whose kernel does it on a device. `sample` writes nothing.
 
-`select(device, kernels)` gives a `Sampler`: the same two operations over a `SamplerTable`, settings by slot, with the
-tokens also written where the program keeps the candidates of a slot. Its routes give the same tokens for the same
-logits.
+`select(device, kernels)` gives a `Sampler`: `sample` over a `SamplerTable`, settings by slot, with the tokens also
+written where the program keeps the candidates of a slot. Its routes give the same tokens for the same logits.
 """
 
 from __future__ import annotations

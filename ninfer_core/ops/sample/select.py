@@ -7,12 +7,12 @@ from typing import Literal, Protocol
 import torch
 
 from ninfer_core.ops.sample.random import Purpose
-from ninfer_core.ops.sample.reference import count_tokens, sample
+from ninfer_core.ops.sample.reference import sample
 from ninfer_core.ops.sample.table import SamplerTable
 
 
 class Sampler(Protocol):
-    """`sample` and `count_tokens` over settings by slot, for rows of one or more columns."""
+    """`sample` over settings by slot, for rows of one or more columns."""
 
     def sample(
         self,
@@ -30,18 +30,6 @@ class Sampler(Protocol):
 
         counts [slots, vocabulary_rows] int32; slots [rows] int64, no slot twice; positions [rows * columns] int64.
         """
-        ...
-
-    def count_tokens(
-        self,
-        counts: torch.Tensor,
-        table: SamplerTable,
-        slots: torch.Tensor,
-        token_ids: torch.Tensor,
-        accepted: torch.Tensor,
-    ) -> None:
-        """Add the first `accepted` [rows] of `token_ids` [rows, columns] to the counters of their slots, in place;
-        greedy rows are left alone."""
         ...
 
 
@@ -65,17 +53,6 @@ class ReferenceSampler:
         tokens = sample(logits.float(), table.rows(each), counts, each, positions, token_domain, purpose)
         candidates[:, :columns].index_copy_(0, slots, tokens.view(-1, columns))
         return tokens
-
-    def count_tokens(
-        self,
-        counts: torch.Tensor,
-        table: SamplerTable,
-        slots: torch.Tensor,
-        token_ids: torch.Tensor,
-        accepted: torch.Tensor,
-    ) -> None:
-        """See `Sampler`."""
-        count_tokens(counts, slots, token_ids, accepted, table.numbers.index_select(0, slots)[:, 0])
 
 
 def select(device: torch.device, kernels: Literal["auto", "reference"]) -> Sampler:

@@ -201,17 +201,6 @@ def draw(
     tl.store(candidates + slot * candidates_stride + row % columns, token)
 
 
-@triton.jit
-def count(counts, counts_stride, slots, numbers, token_ids, accepted, columns, COLUMNS: tl.constexpr):
-    """One row's `count_tokens`. Equal tokens of a row meet in one counter, hence atomic."""
-    row = tl.program_id(0)
-    slot = tl.load(slots + row)
-    column = tl.arange(0, COLUMNS)
-    taken = column < tl.where(tl.load(numbers + slot * 5) > 0, tl.minimum(tl.load(accepted + row), columns), 0)
-    token = tl.load(token_ids + row * columns + column, mask=taken, other=0)
-    tl.atomic_add(counts + slot * counts_stride + token, 1, mask=taken)
-
-
 RANKS = triton.next_power_of_2(CANDIDATES)
 
 
@@ -292,25 +281,3 @@ class TritonSampler:
             enable_fp_fusion=False,
         )
         return tokens
-
-    def count_tokens(
-        self,
-        counts: torch.Tensor,
-        table: SamplerTable,
-        slots: torch.Tensor,
-        token_ids: torch.Tensor,
-        accepted: torch.Tensor,
-    ) -> None:
-        """See `Sampler`."""
-        rows, columns = token_ids.shape
-        count[(rows,)](
-            counts,
-            counts.stride(0),
-            slots,
-            table.numbers,
-            token_ids.contiguous(),
-            accepted,
-            columns,
-            COLUMNS=triton.next_power_of_2(columns),
-            num_warps=1,
-        )
