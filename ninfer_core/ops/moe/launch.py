@@ -14,7 +14,7 @@ from ninfer_core.ops.linear.matrix import DenseMatrix, Fp8Matrix, Matrix
 SHARED_BYTES = 200 * 1024
 """Of the shared memory of a multiprocessor, what the stages of a program may take."""
 LEAST_EXPERTS = 128
-"""A histogram has at least as many bins as a program has threads."""
+"""Fewer are padded: one for each thread of the programs that choose among them."""
 
 
 @dataclass(frozen=True, slots=True)
