@@ -38,7 +38,7 @@ def make(
         head_dim=DIM,
         page_tokens=64,
         decode_columns=columns,
-        max_context=1024,
+        max_context=256,
         activation_dtype=torch.bfloat16 if device.type == "cuda" else torch.float32,
     )
     return random_case(codec_of(name, DIM), shape, lengths, columns, device, PAIRS)
@@ -120,7 +120,7 @@ def test_only_the_columns_are_stored_and_as_the_reference_stores_them(kernel_dev
 
 @NAMES
 def test_a_row_does_not_depend_on_its_batch(kernel_device: torch.device, name: str) -> None:
-    case = make(name, kernel_device, [70, 130, 3], 2)
+    case = make(name, kernel_device, [70, 130, 3], 1)
     together = check(case, "decode", kernel_device)
     for row in range(3):
         one = slice(row, row + 1)
@@ -137,7 +137,7 @@ def test_a_row_does_not_depend_on_its_batch(kernel_device: torch.device, name: s
         assert torch.equal(check(alone, "decode", kernel_device), together[one])
 
 
-@pytest.mark.parametrize("columns", [1, 16])
+@pytest.mark.parametrize("columns", [1, 5])
 def test_a_round_stays_within_the_bytes_that_are_planned_for_it(kernel_device: torch.device, columns: int) -> None:
     case = make("fp8", kernel_device, [70], columns, group=8, kv_heads=1)
     shape = case.shape
