@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
+from ninfer_core.api.geometry import Kernels
 from ninfer_core.ops.delta_mixer.reference import ReferenceMixer
 from ninfer_core.ops.delta_mixer.values import MixerColumns, MixerState, MixerWeights
 
@@ -72,7 +73,7 @@ def launch(interpreted: bool = False) -> Launch:
     )
 
 
-def select(device: torch.device, kernels: Literal["auto", "reference"]) -> DeltaMixer:
+def select(device: torch.device, kernels: Kernels) -> DeltaMixer:
     """The mixer of `device`: Triton on CUDA, unless the reference is asked for."""
     if device.type != "cuda" or kernels == "reference":
         return ReferenceMixer()

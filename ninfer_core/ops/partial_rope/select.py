@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Protocol
 
 import torch
 
+from ninfer_core.api.geometry import Kernels
 from ninfer_core.ops.partial_rope.reference import rope_angles
 
 
@@ -21,7 +22,7 @@ class RopeAngles(Protocol):
     ) -> tuple[torch.Tensor, torch.Tensor]: ...
 
 
-def select(device: torch.device, kernels: Literal["auto", "reference"]) -> RopeAngles:
+def select(device: torch.device, kernels: Kernels) -> RopeAngles:
     """One launch on CUDA, unless the reference is asked for."""
     if device.type != "cuda" or kernels == "reference":
         return rope_angles

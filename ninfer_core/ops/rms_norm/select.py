@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Protocol
 
 import torch
 
+from ninfer_core.api.geometry import Kernels
 from ninfer_core.ops.rms_norm.reference import rms_norm
 
 
@@ -15,7 +16,7 @@ class RmsNorm(Protocol):
     def __call__(self, x: torch.Tensor, weight: torch.Tensor, epsilon: float) -> torch.Tensor: ...
 
 
-def select(device: torch.device, kernels: Literal["auto", "reference"]) -> RmsNorm:
+def select(device: torch.device, kernels: Kernels) -> RmsNorm:
     """The norm of `device`: Triton on CUDA, unless the reference is asked for."""
     if device.type != "cuda" or kernels == "reference":
         return rms_norm

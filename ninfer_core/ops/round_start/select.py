@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Protocol
 
 import torch
 
+from ninfer_core.api.geometry import Kernels
 from ninfer_core.ops.round_start.reference import RoundInputs, SlotState, start_round
 
 
@@ -15,7 +16,7 @@ class StartRound(Protocol):
     def __call__(self, inputs: torch.Tensor, state: SlotState, columns: int) -> RoundInputs: ...
 
 
-def select(device: torch.device, kernels: Literal["auto", "reference"]) -> StartRound:
+def select(device: torch.device, kernels: Kernels) -> StartRound:
     """One launch on CUDA, unless the reference is asked for."""
     if device.type != "cuda" or kernels == "reference":
         return start_round

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Protocol
 
 import torch
 
+from ninfer_core.api.geometry import Kernels
 from ninfer_core.ops.sample.random import Purpose
 from ninfer_core.ops.sample.reference import sample
 from ninfer_core.ops.sample.table import SamplerTable
@@ -55,7 +56,7 @@ class ReferenceSampler:
         return tokens
 
 
-def select(device: torch.device, kernels: Literal["auto", "reference"]) -> Sampler:
+def select(device: torch.device, kernels: Kernels) -> Sampler:
     """The sampler of `device`: Triton on CUDA, unless the reference is asked for."""
     if device.type != "cuda" or kernels == "reference":
         return ReferenceSampler()
