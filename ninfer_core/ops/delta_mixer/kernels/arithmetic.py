@@ -5,8 +5,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-L2_EPSILON: tl.constexpr = tl.constexpr(1e-6)
-"""`ops.gated_delta.values.L2_EPSILON`."""
+from ninfer_core.ops.gated_delta import values
+
+L2_EPSILON: tl.constexpr = tl.constexpr(values.L2_EPSILON)
 
 
 @triton.jit

@@ -13,9 +13,9 @@ import triton
 import triton.language as tl
 
 from ninfer_core.ops.delta_mixer.kernels.arithmetic import L2_EPSILON, log_decay, sigmoid, silu
+from ninfer_core.ops.workspace.gated_delta import CHUNK_COLUMNS
 
-CHUNK: tl.constexpr = tl.constexpr(64)
-"""`ops.workspace.gated_delta.CHUNK_COLUMNS`."""
+CHUNK: tl.constexpr = tl.constexpr(CHUNK_COLUMNS)
 BLOCK: tl.constexpr = tl.constexpr(16)
 
 
