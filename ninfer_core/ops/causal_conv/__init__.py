@@ -14,6 +14,8 @@ are. `decode` leaves all its columns in the ring, so that the next round may beg
 least width − 1 + columns places. `prefill` leaves the last width − 1, or all when there are fewer. Nothing else in the
 ring changes, and slots that are not named are not touched. There is nothing to fold: what a column's position is
 settles whether it is looked at.
+
+The reference of a part of `ops.delta_mixer`, which has the kernels.
 """
 
 from __future__ import annotations

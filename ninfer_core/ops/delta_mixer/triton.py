@@ -48,7 +48,7 @@ class Launch:
 
 class TritonMixer:
     """Implements `DeltaMixer` for convolutions of width 4 and head dimensions that are powers of two; other layers
-    take the reference."""
+    take the reference, and so do prefills of float32 activations or of heads narrower than 64."""
 
     def __init__(self, launch: Launch) -> None:
         self._launch = launch

@@ -27,6 +27,8 @@ form). `decode` first folds, then runs its columns without committing them and l
 exactly `accepted` recorded columns by S ← e^g S + k uᵀ, with the very operations `decode` used, so that the result is
 the state `decode` saw, bit for bit; where `accepted` is 0 the state is untouched. Its `state` and `records` carry a
 leading axis of layers. Slots that are not named are not touched. A new sequence starts from a slot of zeros.
+
+The reference of a part of `ops.delta_mixer`, which has the kernels.
 """
 
 from __future__ import annotations

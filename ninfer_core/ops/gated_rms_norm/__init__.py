@@ -8,7 +8,7 @@
     activation  "silu" or "sigmoid" (checkpoint field `output_gate_type`)
     y           [..., width]    dtype of gate; all arithmetic in float32, one rounding at the end
 
-Nothing is aliased and nothing else is written.
+Nothing is aliased and nothing else is written. The reference of a part of `ops.delta_mixer`, which has the kernels.
 """
 
 from __future__ import annotations

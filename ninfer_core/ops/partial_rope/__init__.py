@@ -12,8 +12,8 @@
     cos, sin           [rows, columns, pairs]          float32
     x, y               [rows, columns, heads, head_dim]  activation dtype; the rotation is done in float32
 
-`rope_angles` is called once for a unit of work, `partial_rope` once per layer for queries and keys.
-Nothing is aliased and nothing else is written. `select` says what computes the angles on a device.
+`rope_angles` is called once for a unit of work; `select` says what computes the angles on a device. `partial_rope` is
+the reference of a part of `ops.paged_attention`, which has the kernels. Nothing is aliased and nothing else is written.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 An operation's own package imports torch. What a plan has to know of it stands here instead, without torch: the
 constants that decide the size of its temporaries, which the operation reads from here too, and `workspace_bytes`, an
-upper bound of the temporaries and results that are alive at once, arguments not counted. The reference operations are
-counted; a kernel that fuses them needs less. Every tensor counts as long as its name is held, which is what eager
-torch does.
+upper bound of the temporaries and results that are alive at once, arguments not counted. It holds for every route: the
+reference operations are counted, and kernels where they may need more. Every tensor counts as long as its name is held,
+which is what eager torch does.
 """
 
 from __future__ import annotations
