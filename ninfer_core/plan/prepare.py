@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
 from ninfer_core.api.errors import PlanRejected, Problem
-from ninfer_core.api.plan import ExecutionPlan
+from ninfer_core.api.plan import Capacities, ExecutionPlan
 from ninfer_core.api.stored_matrix import WeightsFormat
 from ninfer_core.artifact import ArtifactHandle, open_artifact
 from ninfer_core.artifact.encoding import encoded_artifact, encoding_problem
@@ -63,6 +63,7 @@ def prepare(
         notes.append(f"planned for the CPU: {gpus.reason}")
     if device.name == "assumed":
         notes.append(f"the CUDA device is assumed: {gpus.reason}")
+    notes.extend(_shared_capacity(resolution.plan.capacities))
     return Prepared(
         resolution=resolution,
         settings=server_settings(options, artifact.header.identity),
@@ -70,6 +71,20 @@ def prepare(
         registry=registry,
         notes=tuple(notes),
     )
+
+
+def _shared_capacity(capacities: Capacities) -> Iterator[str]:
+    """A request that names no limit reserves room for the longest answer; where that is the whole pool, one runs at a
+    time whatever --max-concurrency says (contract EXEC-8, EXEC-22)."""
+    whole = capacities.kv_pages * capacities.page_tokens
+    reserved = min(capacities.max_context, capacities.default_max_tokens)
+    together = max(1, whole // reserved)
+    if together < capacities.max_concurrency:
+        yield (
+            f"requests that name no output limit reserve {reserved} KV tokens or more of {whole}, so that at most "
+            f"{together} of {capacities.max_concurrency} run together; --kv-capacity "
+            f"{capacities.max_concurrency * reserved} or a smaller --default-max-tokens lets all of them"
+        )
 
 
 def _in_wanted_form(

@@ -38,6 +38,18 @@ def test_the_notes_say_which_device_was_taken_and_why(tiny: str, installed: Plug
     assert notes(GpuProbe((toy.cuda(),))) == ()
 
 
+@pytest.mark.contract("EXEC-8", "EXEC-22")
+def test_the_notes_say_when_requests_cannot_run_together(tiny: str, installed: PluginRegistry) -> None:
+    def notes(**options: Any) -> tuple[str, ...]:
+        plain: dict[str, Any] = {"artifact": tiny, "device": "cpu", "max_context": 512, "max_concurrency": 4}
+        return prepare(ServeOptions(**plain | options), installed, {}).notes
+
+    (note,) = notes()
+    assert "reserve 512 KV tokens or more of 512, so that at most 1 of 4" in note and "--kv-capacity 2048" in note
+    assert "at most 2 of 4" in notes(kv_capacity=1024)[0]
+    assert notes(kv_capacity=2048) == notes(default_max_tokens=128) == notes(max_concurrency=1) == ()
+
+
 def test_what_a_start_gets(tiny: str, installed: PluginRegistry) -> None:
     options = ServeOptions(artifact=tiny, max_context=512, device="cpu", model_id="mine")
     prepared = prepare(options, installed, {})
