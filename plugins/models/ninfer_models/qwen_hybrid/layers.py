@@ -12,12 +12,13 @@ from typing import Protocol
 import torch
 
 from ninfer_core.api import ForwardBatch, HeadNorms, Kernels, RecurrentState, Rotation
-from ninfer_core.ops import delta_mixer, moe
+from ninfer_core.ops import delta_mixer, moe, partial_rope
 from ninfer_core.ops import linear as linear_op
 from ninfer_core.ops import rms_norm as rms_norm_op
 from ninfer_core.ops.delta_mixer import DeltaMixer, MixerColumns, MixerState, MixerWeights
 from ninfer_core.ops.linear import Linear, Norm
 from ninfer_core.ops.moe import ExpertWeights
+from ninfer_core.ops.partial_rope import RopeAngles
 from ninfer_core.ops.rms_norm import RmsNorm
 from ninfer_models.qwen_hybrid.config import Experts, QwenHybridConfig
 from ninfer_models.qwen_hybrid.geometry import COLUMN, DECAY, KEY, RECURRENT, UPDATE
@@ -31,6 +32,7 @@ class Routes:
 
     linear: Linear
     rms_norm: RmsNorm
+    rope_angles: RopeAngles
     mixer: DeltaMixer
     experts: moe.FeedForward
 
@@ -39,6 +41,7 @@ def select_routes(device: torch.device, kernels: Kernels) -> Routes:
     return Routes(
         linear=linear_op.select(device, kernels),
         rms_norm=rms_norm_op.select(device, kernels),
+        rope_angles=partial_rope.select(device, kernels),
         mixer=delta_mixer.select(device, kernels),
         experts=moe.select(device, kernels),
     )

@@ -8,8 +8,6 @@ import torch
 from torch.nn import functional
 
 from ninfer_core.api import ArtifactHeader, ForwardBatch, Kernels, RecurrentState, Rotation, WeightSource
-from ninfer_core.ops import partial_rope
-from ninfer_core.ops import rms_norm as rms_norm_op
 from ninfer_core.ops.linear import DECODE_ROWS, DenseMatrix
 from ninfer_models.qwen_hybrid.config import QwenHybridConfig, parse_config
 from ninfer_models.qwen_hybrid.layers import (
@@ -49,8 +47,6 @@ class TextModel:
         self._epsilon = config.norm_epsilon
         self._head_row_class = DECODE_ROWS * decode_columns
         self._routes = select_routes(device, kernels)
-        self._rope_angles = partial_rope.select(device, kernels)
-        self._rms_norm = rms_norm_op.select(device, kernels)
         self._parts = _make_parts(config, weights, self._routes)
 
     def prefill(self, batch: ForwardBatch) -> torch.Tensor:
@@ -81,14 +77,14 @@ class TextModel:
         prefill: bool,
         on_layer: Callable[[int, torch.Tensor], None] | None = None,
     ) -> torch.Tensor:
-        angles = self._rope_angles(batch.positions, self._inverse_frequency, self._axis, self._attention_factor)
+        angles = self._routes.rope_angles(batch.positions, self._inverse_frequency, self._axis, self._attention_factor)
         run = Pass(batch, Rotation(*angles), row_class, prefill)
         x = functional.embedding(batch.token_ids, self._embedding)
         for index, part in enumerate(self._parts):
             x = part(x, run)
             if on_layer is not None and index % 2:  # a mixer and a feed-forward part make a layer
                 on_layer(index // 2, x)
-        return self._rms_norm(x, self._final_norm, self._epsilon)
+        return self._routes.rms_norm(x, self._final_norm, self._epsilon)
 
 
 def build_text_model(
