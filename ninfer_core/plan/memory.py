@@ -54,9 +54,10 @@ def sampling_bytes(geometry: Geometry, shape: BuildShape) -> int:
     pad them) and what the sampler makes of them. The model's own temporaries are gone by then."""
     units = max(shape.prefill_tokens, shape.decode_rows * shape.decode_columns)
     output = units * geometry.hidden_size * DTYPE_BYTES[shape.activation_dtype]
-    logits_rows = max(shape.decode_rows, linear.DECODE_ROWS * shape.decode_columns)
-    logits = logits_rows * geometry.vocabulary_rows * DTYPE_BYTES["float32"]
-    return output + logits + sample.workspace_bytes(rows=shape.decode_rows, vocabulary_rows=geometry.vocabulary_rows)
+    rows = shape.decode_rows * shape.decode_columns
+    padded = max(rows, linear.DECODE_ROWS * shape.decode_columns)
+    logits = padded * geometry.vocabulary_rows * DTYPE_BYTES["float32"]
+    return output + logits + sample.workspace_bytes(rows=rows, vocabulary_rows=geometry.vocabulary_rows)
 
 
 def unpacked_kv_bytes(geometry: Geometry, layout: KVLayout, shape: BuildShape) -> int:

@@ -159,14 +159,15 @@ class _Unit:
         return max(routing + result + max(routed, shared), kernels)
 
     def _head(self) -> int:
-        """Logits as the product gives them and in float32."""
+        """Logits as the product gives them and in float32: of every column of a round, of the last one of a prefill."""
         config = self.config
+        rows = self.rows if self.prefill else self.tokens
         product = linear.workspace_bytes(
-            rows=self.rows,
+            rows=rows,
             inputs=config.hidden_size,
             outputs=config.vocabulary_rows,
             row_class=self.head_class,
             activation=self.activation,
             coded=self.coded,
         )
-        return product + self.rows * config.vocabulary_rows * FLOAT32
+        return product + rows * config.vocabulary_rows * FLOAT32
