@@ -62,7 +62,7 @@ def test_an_interval_has_exactly_what_happened_in_it() -> None:
     ]
     for _ in range(4):
         meter.boundary(rows=1, tokens=1)
-    first, second = meter.published
+    _first, second = meter.published
     assert (second.seconds, second.prefill_tokens, second.decode_tokens) == (6.0, 0, 4)
     assert second.host_seconds == 2.0, "nobody waited for the very first unit"
 

@@ -147,7 +147,7 @@ def test_workspace_is_a_few_hundred_mebibytes(headers: dict[str, ArtifactHeader]
 def test_workspace_grows_with_the_work_and_not_with_the_context(headers: dict[str, ArtifactHeader]) -> None:
     header = headers[DENSE]
     base = workspace_bytes(header, _shape())
-    assert workspace_bytes(header, _shape(prefill_tokens=2048)) > 1.9 * base
+    assert workspace_bytes(header, _shape(prefill_tokens=2048)) > 1.8 * base
     assert workspace_bytes(header, _shape(max_context=262144)) == base
     small = _shape(prefill_tokens=64)
     more = workspace_bytes(header, _shape(prefill_tokens=64, decode_columns=16))
