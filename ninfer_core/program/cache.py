@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 
+from ninfer_core.api.geometry import Kernels
 from ninfer_core.api.kv import KVCodec
 from ninfer_core.api.model import HeadNorms, Rotation
 from ninfer_core.api.plan import ExecutionPlan
@@ -46,9 +45,7 @@ class PagedCache:
         return self._route.attend_projected(projected, norms, rotation, rows, scale)
 
 
-def attention_routes(
-    plan: ExecutionPlan, codec: KVCodec, device: torch.device, kernels: Literal["auto", "reference"]
-) -> AttentionRoutes:
+def attention_routes(plan: ExecutionPlan, codec: KVCodec, device: torch.device, kernels: Kernels) -> AttentionRoutes:
     """The routes that the plan's units of work attend by."""
     attention = plan.geometry.attention
     dtype = getattr(torch, plan.activation_dtype)

@@ -29,6 +29,7 @@ def defined(path: Path) -> set[str]:
         ("OnPhase", "ninfer_core/program/contract.py"),
         ("TOP_K_CAP", "ninfer_core/api/request.py"),
         ("EFFORTS", "ninfer_core/api/efforts.py"),
+        ("Kernels", "ninfer_core/api/geometry.py"),
         ("DECODE_ROWS", "ninfer_core/ops/workspace/linear.py"),
         ("CHUNK_COLUMNS", "ninfer_core/ops/workspace/gated_delta.py"),
         ("DECODE_SPLIT_TOKENS", "ninfer_core/ops/workspace/paged_attention.py"),

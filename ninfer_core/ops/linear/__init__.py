@@ -26,14 +26,13 @@ from __future__ import annotations
 from ninfer_core.ops.linear.formats import dense, encode_fp8, encode_nvfp4, nvfp4_scale
 from ninfer_core.ops.linear.matrix import DenseMatrix, Fp8Matrix, Matrix, Nvfp4Matrix, output_rows
 from ninfer_core.ops.linear.reference import Norm, linear
-from ninfer_core.ops.linear.select import Kernels, Linear, select
+from ninfer_core.ops.linear.select import Linear, select
 from ninfer_core.ops.workspace.linear import DECODE_ROWS
 
 __all__ = [
     "DECODE_ROWS",
     "DenseMatrix",
     "Fp8Matrix",
-    "Kernels",
     "Linear",
     "Matrix",
     "Norm",

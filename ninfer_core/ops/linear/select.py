@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Protocol
 
 import torch
 
+from ninfer_core.api.geometry import Kernels
 from ninfer_core.ops.linear.matrix import Matrix
 from ninfer_core.ops.linear.reference import Norm, linear
 from ninfer_core.ops.linear.tiles import H200, MOST_ROWS
 
-Kernels = Literal["auto", "reference"]
 COUNTERS = 1024
 """Blocks of outputs whose inputs may be shared."""
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from typing import cast
 
 import torch
 
+from ninfer_core.api.geometry import Kernels
 from ninfer_core.api.kv import KVCodec, KVDeviceCodec
 from ninfer_core.ops.paged_attention.composed import ComposedRoute
 from ninfer_core.ops.paged_attention.reference import decode, prefill
@@ -17,9 +18,7 @@ HEAD_DIMS = (32, 64, 128, 256)
 """Head dimensions that the kernels are right for. They were measured with 128 and 256."""
 
 
-def select(
-    device: torch.device, kernels: Literal["auto", "reference"], codec: KVCodec, shape: AttentionShape
-) -> AttentionRoutes:
+def select(device: torch.device, kernels: Kernels, codec: KVCodec, shape: AttentionShape) -> AttentionRoutes:
     """The routes for one plan; both are chosen together. The CPU is always the reference, and so is a codec without
     device functions."""
     fits = shape.head_dim in HEAD_DIMS and shape.activation_dtype == torch.bfloat16
