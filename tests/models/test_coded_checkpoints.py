@@ -227,6 +227,17 @@ def test_fused_experts(plain: Path, tmp_path: Path) -> None:
         torch.testing.assert_close(dense(weights.matrices[name]), expected, rtol=2e-7, atol=0)
 
 
+def test_scales_of_a_cache_are_allowed_and_not_read(plain: Path, tmp_path: Path) -> None:
+    coded, _ = write_pair(plain, tmp_path, "compressed-tensors")
+    _, expected = loaded(coded)
+    stem = "model.layers.3.self_attn"
+    scales = {f"{stem}.{name}_scale": torch.tensor([0.5]) for name in "kv"}
+    save_file(load_file(coded / "model.safetensors") | scales, coded / "model.safetensors")
+    _, found = loaded(coded)
+    name = "layers.3.query_gate_key_value"
+    assert torch.equal(dense(found.matrices[name]), dense(expected.matrices[name]))
+
+
 def test_gates_in_codes_join_the_rest(plain: Path, tmp_path: Path) -> None:
     _, weights = loaded(write_pair(plain, tmp_path, "gates in codes")[0])
     assert forms(weights, 0, "qkv_z_b_a") == {Fp8Matrix}

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import msgspec
+
 from ninfer_core.api import ArtifactHeader, ArtifactInvalid, StoredMatrix, TensorSpec, find_matrix
 from ninfer_models.qwen_hybrid.config import Experts, QwenHybridConfig, VisionShape, parse_config
 from ninfer_models.qwen_hybrid.draft import DRAFT_CONFIG, draft_shapes, reduced_head
@@ -29,6 +31,9 @@ _PROJECTIONS = tuple(
 )
 _FUSED_EXPERTS = (".mlp.experts.gate_up_proj", ".mlp.experts.down_proj")
 _GATES = (".linear_attn.in_proj_b.weight", ".linear_attn.in_proj_a.weight")
+_CACHE_SCALES = (".self_attn.k_scale", ".self_attn.v_scale")
+"""Of keys and values that other servers keep in 8 bits, where a checkpoint has them beside the projections instead of
+below them. Not read: a KV format here scales what it stores."""
 _MTP_JOINT = f"{_MTP_PREFIX}fc.weight"
 _MOST_PROBLEMS = 8
 
@@ -82,6 +87,10 @@ def build_inventory(header: ArtifactHeader) -> tuple[TensorSpec, ...]:
             else:
                 dtype = _dtype(naming.stored, name)
                 inventory.append(TensorSpec(name=name, shape=shape, dtype=dtype, group=group))
+    scales = [spec for name, spec in naming.stored.items() if name.endswith(_CACHE_SCALES)]
+    inventory.extend(
+        msgspec.structs.replace(spec, group="text") for spec in scales if spec.name.startswith(naming.text)
+    )
     for name, shape in reduced_head(naming.stored):
         inventory.append(TensorSpec(name=name, shape=shape, dtype="int32", group="draft_head"))
     if problems:
