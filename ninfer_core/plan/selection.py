@@ -104,7 +104,8 @@ def claim_family(named: PluginOffer | None, registry: PluginRegistry, header: Ar
     found = claiming_families(registry, header)
     if len(found.claims) == 1:
         return found.claims[0]
-    artifact = f"{header.source} (family '{header.identity.family}', model '{header.identity.model_id}')"
+    kind = f"family '{header.identity.family}'" if header.identity.family else _model_type(header)
+    artifact = f"{header.source} ({kind}, model '{header.identity.model_id}')"
     if found.claims:
         claims = ", ".join(f"{plugin.offer.reference} {plugin.offer.version}" for plugin in found.claims)
         choice = f"{OPTION_BY_KIND['family']} {found.claims[0].offer.reference}"
@@ -118,6 +119,11 @@ def claim_family(named: PluginOffer | None, registry: PluginRegistry, header: Ar
         f"no model family claims {artifact}; installed: {installed}{broken}",
         "install the family's plugin, or name one with --family",
     )
+
+
+def _model_type(header: ArtifactHeader) -> str:
+    """What a Hugging Face directory says of its kind."""
+    return f"model_type {str(header.config.get('model_type', 'absent'))[:60]!r} in config.json"
 
 
 def require_capabilities(selected: Sequence[PluginOffer], registry: PluginRegistry) -> None:

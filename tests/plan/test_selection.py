@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from ninfer_core.api.errors import PlanRejected, Problem
@@ -107,6 +108,10 @@ def test_no_family_claims(registry: PluginRegistry, toy: Any) -> None:
     assert problem.code == "family_unknown"
     assert "family 'gpt'" in problem.message
     assert "installed: toy" in problem.message
+    # A Hugging Face directory names no family; its config says what it is.
+    with pytest.raises(PlanRejected) as caught:
+        claim_family(None, registry, msgspec.structs.replace(toy.header(family=""), config={"model_type": "llama"}))
+    assert "(model_type 'llama' in config.json" in caught.value.problems[0].message
 
 
 def test_a_broken_family_is_named_when_no_other_claims(make_registry: Any, toy: Any) -> None:
