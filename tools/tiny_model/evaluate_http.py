@@ -20,6 +20,8 @@ from tools.tiny_model.heldout import held_out_items
 
 # Enough for the longest reasoning; a reply cut here counts as wrong.
 MOST_TOKENS = 512
+# The longest prompts leave less room in the server's default context of 8 192.
+MOST_TOKENS_AFTER_LONG = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +51,9 @@ async def ask(client: httpx.AsyncClient, model: str, item: Item, gate: asyncio.S
 def request_body(model: str, item: Item) -> dict[str, object]:
     """`reasoning_effort` and `tools` are fields of the interface; the other options are the template's own."""
     template_options = dict(item.options)
+    most = MOST_TOKENS_AFTER_LONG if item.skill == "recall long" else MOST_TOKENS
     body: dict[str, object] = {
-        "model": model, "messages": wire_messages(item.messages), "temperature": 0, "max_tokens": MOST_TOKENS,
+        "model": model, "messages": wire_messages(item.messages), "temperature": 0, "max_tokens": most,
     }  # fmt: skip
     for name in ("reasoning_effort", "tools"):
         if name in template_options:

@@ -1,4 +1,4 @@
-"""The loss curve as a small PNG: `python -m tools.tiny_model.picture OUT.png STAGE/losses.json ...`"""
+"""Loss curves one after the other as a small PNG: `python -m tools.tiny_model.picture OUT.png STAGE/losses.json ...`"""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def draw_losses(losses: Sequence[float], path: Path) -> None:
 
 def main() -> None:
     path, *stages = map(Path, sys.argv[1:])
-    draw_losses([loss for stage in stages for loss in json.loads(stage.read_text(encoding="utf-8"))["losses"]], path)
+    curves = (curve for stage in stages for curve in json.loads(stage.read_text(encoding="utf-8")).values())
+    draw_losses([loss for curve in curves for loss in curve], path)
 
 
 if __name__ == "__main__":

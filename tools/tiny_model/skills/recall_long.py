@@ -12,7 +12,7 @@ from tools.tiny_model.skills.tool_values import path, sentence
 from tools.tiny_model.wording import loosen
 
 # Characters; a token is about three of them.
-SHORTEST, LONGEST = 1_500, 23_000
+SHORTEST, LONGEST = 1_500, 20_500
 FACTS = (
     ("The {key} is {v}.", "What is the {key}?", "The {key} is {v}."),
     ("Remember: the {key} is {v}.", "Which {key} was noted?", "The {key} is {v}."),
