@@ -24,6 +24,7 @@ from ninfer_core.api.version import API_VERSION
 from ninfer_core.artifact.fingerprint import artifact_fingerprint
 from ninfer_core.artifact.frontend import checked_frontend
 from ninfer_core.artifact.inventory import inventory_problems
+from ninfer_core.ops.workspace import paged_attention
 from ninfer_core.plan.capacities import fitted_capacities, wanted_capacities
 from ninfer_core.plan.option_sources import check_ranges
 from ninfer_core.plan.options import ServeOptions
@@ -85,7 +86,7 @@ def resolve_selected(
         resident=family.hook.ninfer_family_resident(header=header, activation_dtype=activation_dtype),
         workspace=_workspace(family, header),
         kernels=_kernels(options),
-        cuda_graphs=_cuda_graphs(options, device, layout).on,
+        cuda_graphs=_cuda_graphs(options, device, geometry, layout).on,
     )
     capacities = fitted_capacities(options, sizing, wanted_capacities(options, geometry))
     frontend = checked_frontend(family, header, geometry)
@@ -192,7 +193,7 @@ def _features(options: ServeOptions, sizing: Sizing, template: TemplateCapabilit
     """A default that names what is not built says so; what the user switched off himself is simply off."""
     off = Feature(False)
     return Features(
-        cuda_graphs=_cuda_graphs(options, sizing.device, sizing.layout),
+        cuda_graphs=_cuda_graphs(options, sizing.device, sizing.geometry, sizing.layout),
         prefix_reuse=off if options.no_prefix_reuse else NOT_BUILT,
         speculation=off,
         vision=off,
@@ -204,7 +205,8 @@ def _kernels(options: ServeOptions) -> Kernels:
     return cast("Kernels", options.kernels)
 
 
-def _cuda_graphs(options: ServeOptions, device: DeviceInfo, layout: KVLayout) -> Feature:
+def _cuda_graphs(options: ServeOptions, device: DeviceInfo, geometry: Geometry, layout: KVLayout) -> Feature:
+    """A round by the reference walks the largest context that there may be: nothing to capture."""
     if options.no_cuda_graph:
         return Feature(False)
     if device.kind == "cpu":
@@ -213,6 +215,9 @@ def _cuda_graphs(options: ServeOptions, device: DeviceInfo, layout: KVLayout) ->
         return Feature(False, "reference kernels")
     if not layout.device_functions:
         return Feature(False, f"KV format {options.kv_dtype} has no device functions: attention is the slow reference")
+    head_dim = geometry.attention.head_dim
+    if head_dim not in paged_attention.HEAD_DIMS:
+        return Feature(False, f"no kernels for heads of {head_dim} elements: attention is the slow reference")
     return Feature(True)
 
 

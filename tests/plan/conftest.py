@@ -119,7 +119,7 @@ class Toy:
 
     @staticmethod
     def header(
-        *, positions: int = 32768, head_dim: int = 16, thinking: bool = True, family: str = "toy", tokens: int = 490
+        *, positions: int = 32768, head_dim: int = 32, thinking: bool = True, family: str = "toy", tokens: int = 490
     ) -> ArtifactHeader:
         return ArtifactHeader(
             source="toy.ninfer",

@@ -177,7 +177,7 @@ def test_ledger_adds_up_to_the_device(
     value_bytes = 2 if cuda else 4
     bytes_of = {line.name: line.bytes for line in plan.ledger.lines}
     assert bytes_of["weights"] == 512 * 64 * value_bytes
-    assert bytes_of["kv_pages"] == plan.capacities.kv_pages * 64 * 2 * 2 * (2 * 16 * 2)
+    assert bytes_of["kv_pages"] == plan.capacities.kv_pages * 64 * 2 * 2 * (2 * 32 * 2)
     assert bytes_of["recurrent_state"] == rows * 6 * 4 * 16 * 16 * 4
     assert bytes_of["round_records"] == rows * 6 * (2 * 4 * 16 * 4 + (3 + 2) * 96 * value_bytes)
     assert bytes_of["device_context"] == (720 * 2**20 if cuda else 0)
@@ -310,6 +310,15 @@ def test_a_format_without_device_functions_runs_on_the_reference_and_the_plan_sa
     registry = make_registry({"slow": {"kv:slow": source}}, {"slow": '[kv.slow]\napi = 1\nsummary = "s"\n'})
     graphs = resolve(ServeOptions(kv_dtype="slow"), registry, toy.header(), toy.cuda()).features.cuda_graphs
     assert graphs.words == "off (KV format slow has no device functions: attention is the slow reference)"
+
+
+def test_heads_that_have_no_kernels_run_on_the_reference_and_the_plan_says_so(
+    registry: PluginRegistry, toy: Any
+) -> None:
+    plan = resolve(ServeOptions(), registry, toy.header(head_dim=16), toy.cuda())
+    words = "off (no kernels for heads of 16 elements: attention is the slow reference)"
+    assert plan.features.cuda_graphs.words == words
+    assert plan.ledger.line("graph_allowance").bytes == 0
 
 
 def test_plugins_that_cannot_live_together(make_registry: Any, toy: Any) -> None:

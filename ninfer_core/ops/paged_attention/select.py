@@ -12,10 +12,7 @@ from ninfer_core.ops.paged_attention.composed import ComposedRoute
 from ninfer_core.ops.paged_attention.reference import decode, prefill
 from ninfer_core.ops.paged_attention.route import AttentionRoutes, AttentionShape
 from ninfer_core.ops.paged_attention.tiles import decode_tiles, prefill_tiles
-from ninfer_core.ops.workspace.paged_attention import is_narrow
-
-HEAD_DIMS = (32, 64, 128, 256)
-"""Head dimensions that the kernels are right for. They were measured with 128 and 256."""
+from ninfer_core.ops.workspace.paged_attention import HEAD_DIMS, is_narrow
 
 
 def select(device: torch.device, kernels: Kernels, codec: KVCodec, shape: AttentionShape) -> AttentionRoutes:

@@ -9,6 +9,9 @@ PREFILL_SPLIT_TOKENS = 512
 """Context tokens that are looked at at once."""
 
 
+HEAD_DIMS = (32, 64, 128, 256)
+"""Head dimensions that the kernels are right for. They were measured with 128 and 256."""
+
 SPLIT_PROGRAMS = 256
 """Programs of a decode kernel that the heads and splits of one long row may be: up to two for each multiprocessor of an
 H200, which has 132."""
