@@ -109,8 +109,10 @@ def decode_kernel(
     With DEPENDENT the launch may begin before the one ahead has ended, but not before that one has seen the end of
     everything ahead of itself: so what the round's start has written can be read at once, and the projection alone is
     waited for. That is so because `ops.linear` waits before it lets the next launch begin; one that does it the other
-    way round, as those of `ops.moe` do, may not stand right ahead of this one. With AHEAD, which is how many programs run at once, each has the memory of the one that follows it there
-    brought into the cache, so that the last ones, which leave most of the device idle, are not slower for it.
+    way round, as those of `ops.moe` do, may not stand right ahead of this one.
+
+    With AHEAD, which is how many programs run at once, each has the memory of the one that follows it there brought into
+    the cache, so that the last ones, which leave most of the device idle, are not slower for it.
     """
     head = tl.program_id(0)
     row = tl.program_id(1)
