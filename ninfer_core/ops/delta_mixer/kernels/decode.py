@@ -111,8 +111,8 @@ def decode_kernel(
     waited for. That is so because `ops.linear` waits before it lets the next launch begin; one that does it the other
     way round, as those of `ops.moe` do, may not stand right ahead of this one.
 
-    With AHEAD, which is how many programs run at once, each has the memory of the one that follows it there brought into
-    the cache, so that the last ones, which leave most of the device idle, are not slower for it.
+    With AHEAD, which is how many programs run at once, each has the memory of the one that follows it there brought
+    into the cache, so that the last ones, which leave most of the device idle, are not slower for it.
     """
     head = tl.program_id(0)
     row = tl.program_id(1)
