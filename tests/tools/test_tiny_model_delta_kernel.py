@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 import torch
 from torch.nn import functional
 
 from tools.tiny_model.delta import chunked_delta
 
-if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # read when a module with kernels is imported
 pytest.importorskip("triton")
 from tools.tiny_model.delta_kernel import delta
 
