@@ -278,7 +278,9 @@ class Engine:
         self._commit([(record, self._guarded(record, lambda: record.session.force(self._control_ids)))])
 
     def _collect(self) -> None:
-        """Wait for the oldest unit in flight and commit what it yielded, except to requests that have ended since."""
+        """Wait for the oldest unit in flight and commit what it yielded, except to requests that have ended since. What
+        the one before it left to tell is told meanwhile."""
+        self._publication.publish_visible()
         launched, candidates = self._flight.collect()
         if self._program.runs_ahead and not self._flight:
             self._meter.device_is_done()

@@ -47,7 +47,8 @@ class _Row:
 class ScriptedProgram(UnitByUnit):
     """Implements Program. The sampling seed of a row names its answer; see `answers.answer_seed`.
 
-    A round lasts as long as the slowest of its rows asks for, from its launch on; an answer fails as it is collected.
+    Units run one after the other, as on a device: each begins at its launch or when the one before it is done. A round
+    lasts as long as the slowest of its rows asks for; an answer fails as it is collected.
     """
 
     runs_ahead = True
@@ -67,6 +68,7 @@ class ScriptedProgram(UnitByUnit):
         self._vocabulary = vocabulary
         self._sleep = sleep
         self._rows: dict[int, _Row] = {}
+        self._done_at = 0.0
 
     @property
     def open_rows(self) -> int:
@@ -129,9 +131,10 @@ class ScriptedProgram(UnitByUnit):
         state.offered = len(offered)
         return offered
 
-    def _wait(self, begin: float, milliseconds: float) -> None:
-        """Until so long after `begin`."""
-        left = begin + milliseconds / 1000 - time.monotonic()
+    def _wait(self, launched_at: float, milliseconds: float) -> None:
+        """Until the unit is done that was launched then and takes so long. Units are collected in their order."""
+        self._done_at = max(launched_at, self._done_at) + milliseconds / 1000
+        left = self._done_at - time.monotonic()
         if left > 0:
             self._sleep(left)
 

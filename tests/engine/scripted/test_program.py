@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import msgspec
@@ -122,9 +123,23 @@ def test_a_round_takes_the_time_of_its_slowest_row() -> None:
         {"content": "12345678", "delay_ms": 3},
         max_concurrency=2,
     )
-    program._sleep = slept.append
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        time.sleep(seconds)
+
+    program._sleep = sleep
     rows = [opened(program, setup(number)) for number in (0, 1)]
     for row in rows:
         program.prefill(row, [0] * 10, last=True)
     program.decode([RowRound(row=row, accepted=1) for row in rows])
     assert slept == [pytest.approx(0.007, abs=0.003), pytest.approx(0.01, abs=0.003)]
+
+
+def test_units_that_are_launched_together_run_one_after_the_other() -> None:
+    _, program = engine({"content": "x", "prompt_delay_ms": 20})
+    row = opened(program, setup())
+    begin = time.monotonic()
+    units = [program.launch_prefill(row, [0] * 5, last=last) for last in (False, True)]
+    ends = [(unit(), time.monotonic() - begin)[1] for unit in units]
+    assert 0.02 <= ends[0] < 0.04 <= ends[1]
