@@ -208,9 +208,14 @@ def test_progress_follows_the_units_of_the_prompt() -> None:
     kinds = ["progress" if "prompt_progress" in chunk else "other" for chunk in chunks]
     told = [chunk["prompt_progress"] for chunk in chunks if "prompt_progress" in chunk]
     total = told[0]["total"]
-    assert [each["processed"] for each in told] == [*range(0, total, 128), total] and total > 500
+    units = [*range(0, total, 128), total]
+    processed = [each["processed"] for each in told]
+    # Units may coalesce where the client's side is slow (OBS-10): what is told are some of them, in their order.
+    assert total > 500 and processed == [count for count in units if count in processed]
+    assert processed[0] == 0 and processed[-1] == total and len(processed) > 3
     assert all((each["cache"], each["total"]) == (0, total) for each in told)
-    assert told[0]["time_ms"] == 0 and all(b["time_ms"] - a["time_ms"] >= 19 for a, b in pairwise(told))
+    assert told[0]["time_ms"] == 0 and all(a["time_ms"] < b["time_ms"] for a, b in pairwise(told))
+    assert all(each["time_ms"] >= 20 * units.index(each["processed"]) - 1 for each in told)
     assert kinds[: len(told) + 1] == ["other", *["progress"] * len(told)] and "progress" not in kinds[len(told) + 1 :]
 
 
