@@ -54,17 +54,18 @@ def started(options: ServeOptions, registry: PluginRegistry) -> Iterator[Subject
         program = build_program(
             plan, prepared.artifact.header, weights, registry, device, seconds.__setitem__, wrap_model=tapped
         )
-    (kv,) = resolve_pinned(plan, registry, ("kv",))["kv"]
-    codec: KVCodec = kv.hook.ninfer_kv_codec(layout=plan.kv_layout)
-    yield Subject(
-        plan, prepared.artifact.header, program, taps[0], RandomContext(codec, plan.geometry), device, seconds
-    )
-    program.close()
-    del program
-    taps.clear()
-    gc.collect()
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
+    try:
+        (kv,) = resolve_pinned(plan, registry, ("kv",))["kv"]
+        codec: KVCodec = kv.hook.ninfer_kv_codec(layout=plan.kv_layout)
+        context = RandomContext(codec, plan.geometry)
+        yield Subject(plan, prepared.artifact.header, program, taps[0], context, device, seconds)
+    finally:
+        program.close()
+        del program
+        taps.clear()
+        gc.collect()
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
 
 
 def floor_of(prepared: Prepared, registry: PluginRegistry) -> Floor:
