@@ -15,6 +15,11 @@ import triton.language as tl
 
 E4M3_UNIT: tl.constexpr = tl.constexpr(2.0**120)
 E2M1_UNIT: tl.constexpr = tl.constexpr(2.0**126)
+E4M3_SHIFT: tl.constexpr = tl.constexpr(2.0**60)
+"""Half of E4M3_UNIT: x is multiplied with it and the sum again, so that neither leaves the range of float32."""
+BLOCK_SHIFT: tl.constexpr = tl.constexpr(2.0**118)
+"""A block scale times this and an e2m1 code over E2M1_UNIT are a value · 2**-8; more would overflow bfloat16."""
+BLOCK_REST: tl.constexpr = tl.constexpr(2.0**8)
 
 
 @triton.jit

@@ -12,14 +12,9 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from ninfer_core.ops.linear.kernels.codes import e2m1, e4m3
+from ninfer_core.ops.linear.kernels.codes import BLOCK_REST, BLOCK_SHIFT, E4M3_SHIFT, e2m1, e4m3
 from ninfer_core.ops.swiglu.triton import silu
 
-E4M3_SHIFT: tl.constexpr = tl.constexpr(2.0**60)
-"""Half of `codes.E4M3_UNIT`: x is multiplied with it and the sum again, so that neither leaves the range of float32."""
-BLOCK_SHIFT: tl.constexpr = tl.constexpr(2.0**118)
-"""A block scale times this and an e2m1 code over E2M1_UNIT are a value · 2**-8; more would overflow bfloat16."""
-BLOCK_REST: tl.constexpr = tl.constexpr(2.0**8)
 QUAD: tl.constexpr = tl.constexpr(4)
 """Block scales of a row are a multiple of it, so that they can be copied by words without waiting."""
 GROUP: tl.constexpr = tl.constexpr(128)

@@ -9,13 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ninfer_core.ops.linear.kernels.codes import e2m1, e4m3
-
-E4M3_SHIFT: tl.constexpr = tl.constexpr(2.0**60)
-"""Half of `codes.E4M3_UNIT`: tokens are multiplied with it and the sum again, so that neither leaves the range."""
-BLOCK_SHIFT: tl.constexpr = tl.constexpr(2.0**118)
-"""A block scale times this and an e2m1 code over `codes.E2M1_UNIT` are a value · 2**-8, in the middle of the range."""
-BLOCK_REST: tl.constexpr = tl.constexpr(2.0**8)
+from ninfer_core.ops.linear.kernels.codes import BLOCK_REST, BLOCK_SHIFT, E4M3_SHIFT, e2m1, e4m3
 
 
 @triton.jit
