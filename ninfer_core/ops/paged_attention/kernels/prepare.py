@@ -10,7 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ninfer_core.ops.dependent import follow
+from ninfer_core.ops.kernels.dependent import follow
 from ninfer_core.ops.hadamard.triton import transformed
 
 

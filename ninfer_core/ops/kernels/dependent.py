@@ -1,4 +1,4 @@
-"""Launches that begin while the one ahead of them ends (programmatic dependent launch), and the rule that keeps them right.
+"""Launches that begin while the one ahead of them ends (programmatic dependent launch), and the rule they keep.
 
 A launch marked `launch_pdl` begins once every program of the launch ahead has called `let_next_begin` or ended. Its
 programs then share the device with those ahead, and must say themselves when they need what was computed there:
