@@ -9,8 +9,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ninfer_core.ops.kernels.dependent import follow
 from ninfer_core.ops.hadamard.triton import transformed
+from ninfer_core.ops.kernels.dependent import follow
 from ninfer_core.ops.paged_attention.kernels.tile import LEAST, SMALLEST, lane_of, walk
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ninfer_core.ops.kernels.dependent import follow
 from ninfer_core.ops.hadamard.triton import transformed
+from ninfer_core.ops.kernels.dependent import follow
 
 
 @triton.jit(do_not_specialize_on_alignment=["cos", "sin"])
