@@ -15,12 +15,13 @@ from ninfer_core.api.geometry import Geometry
 from ninfer_core.api.stored_matrix import WeightsFormat
 from ninfer_core.artifact.container import FORMAT_VERSION, REQUIRED_RESOURCES, SUFFIX
 from ninfer_core.artifact.encoding import EncodingStore, encoded_artifact, encoding_problem, tensor_bytes
+from ninfer_core.artifact.finite import finite_pieces
 from ninfer_core.artifact.frontend import checked_frontend
 from ninfer_core.artifact.handle import ArtifactHandle
 from ninfer_core.artifact.inventory import inventory_problems
 from ninfer_core.artifact.source import open_artifact
 from ninfer_core.artifact.wording import bounded
-from ninfer_core.artifact.writer import write_container
+from ninfer_core.artifact.writer import Chunks, write_container
 from ninfer_core.plugins import LoadedPlugin, PluginRegistry, claiming_families
 
 REQUIRED_GROUP = "text"
@@ -54,8 +55,8 @@ def convert_directory(
     matrix at a time is in memory. `progress` is told (bytes done, bytes in all).
 
     Raises ArtifactInvalid for a source that is no complete model of exactly one installed family (every group
-    that is there at all must be whole), for weights that cannot be had in that form and for an output that cannot be
-    written; PluginBroken for a family plugin that fails.
+    that is there at all must be whole), for weights that cannot be had in that form or are no numbers, and for an output
+    that cannot be written; PluginBroken for a family plugin that fails.
     """
     begun = time.monotonic()
     _check_names(source, output)
@@ -152,15 +153,17 @@ def _write(
         copied += piece
         done(copied)
 
+    specs = {spec.name: spec for spec in handle.header.tensors}
     with handle.open_weights() as weights:
         # What is encoded is not stored anywhere, and its tensors belong together.
         encoded = isinstance(handle.store, EncodingStore)
+        stored: Chunks = (lambda name: [tensor_bytes(weights, name)]) if encoded else handle.store.chunks
         return write_container(
             output,
             identity=identity,
             resources=handle.header.resources,
             tensors=handle.header.tensors,
-            chunks=(lambda name: [tensor_bytes(weights, name)]) if encoded else handle.store.chunks,
+            chunks=lambda name: finite_pieces(handle.header.source, specs[name], stored(name)),
             overwrite=overwrite,
             written=count,
         )

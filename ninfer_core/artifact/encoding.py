@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Self, cast
 import msgspec
 
 from ninfer_core.api.artifact import ArtifactHeader, TensorSpec
+from ninfer_core.api.errors import ArtifactInvalid
 from ninfer_core.api.stored_matrix import NVFP4_GROUP, StoredMatrix, WeightsFormat, encoded_matrix
+from ninfer_core.artifact.finite import all_finite, count_nonfinite, nonfinite_problem
 from ninfer_core.artifact.handle import ArtifactHandle, TensorStore
 from ninfer_core.artifact.identity import CODED_FORMS
 from ninfer_core.artifact.weights import OpenWeights
@@ -60,7 +62,7 @@ def encoded_artifact(handle: ArtifactHandle, family: LoadedPlugin, weights: str)
         tensors.extend(matrices[spec.name].tensors if spec.name in matrices else [spec])
     identity = msgspec.structs.replace(header.identity, weights_id=weights)
     coded = msgspec.structs.replace(header, identity=identity, tensors=tuple(tensors))
-    store = EncodingStore(handle.store, {spec.name: spec for spec in header.tensors}, matrices)
+    store = EncodingStore(header.source, handle.store, {spec.name: spec for spec in header.tensors}, matrices)
     return ArtifactHandle(header=coded, notes=handle.notes, store=store)
 
 
@@ -72,12 +74,13 @@ def _matrix_names(header: ArtifactHeader, family: LoadedPlugin) -> frozenset[str
 class EncodingStore:
     """`plain` are the tensors of `store` by name, `matrices` those of them that are encoded, as they will be."""
 
+    source: str
     store: TensorStore
     plain: Mapping[str, TensorSpec]
     matrices: Mapping[str, StoredMatrix]
 
     def open_weights(self) -> OpenWeights:
-        return EncodingWeights(self.store.open_weights(), self.plain, self.matrices)
+        return EncodingWeights(self.source, self.store.open_weights(), self.plain, self.matrices)
 
     def chunks(self, name: str) -> Iterator[bytes]:
         """One tensor by itself; whoever wants many of them opens the weights once."""
@@ -97,12 +100,14 @@ class EncodingWeights:
     """Codes and scales made from plain weights, on the device they are read to.
 
     The scales of a matrix are kept from when its codes are read until they are read themselves, so that a matrix is
-    encoded once when its tensors are read one after the other.
+    encoded once when its tensors are read one after the other. A matrix with values that are no numbers is
+    ArtifactInvalid.
     """
 
     def __init__(
-        self, weights: OpenWeights, plain: Mapping[str, TensorSpec], matrices: Mapping[str, StoredMatrix]
+        self, source: str, weights: OpenWeights, plain: Mapping[str, TensorSpec], matrices: Mapping[str, StoredMatrix]
     ) -> None:
+        self._source = source
         self._weights = weights
         self._plain = plain
         self._matrices = matrices
@@ -159,11 +164,16 @@ class EncodingWeights:
         matrix, spec = self._matrices[name], self._plain[name]
         assert matrix.scale is not None
         if matrix.format == "fp8":
-            self._made[matrix.scale.name] = self._encode_fp8(spec, codes)
-            return
-        assert matrix.block_scale is not None
-        blocks, scale = self._encode_nvfp4(spec, codes)
-        self._made[matrix.block_scale.name], self._made[matrix.scale.name] = blocks, scale
+            scale = self._encode_fp8(spec, codes)
+        else:
+            assert matrix.block_scale is not None
+            blocks, scale = self._encode_nvfp4(spec, codes)
+            self._made[matrix.block_scale.name] = blocks
+        # A scale is that of the largest number it is for, and of a NaN a NaN.
+        if not all_finite(scale):
+            count = count_nonfinite(self._weights.read(name, scale.device))
+            raise ArtifactInvalid(self._source, [nonfinite_problem(name, count, spec.elements)])
+        self._made[matrix.scale.name] = scale
 
     def _encode_fp8(self, spec: TensorSpec, codes: torch.Tensor) -> torch.Tensor:
         """-> scales [rows]."""

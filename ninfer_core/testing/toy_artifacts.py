@@ -11,7 +11,7 @@ import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ninfer_core.api.artifact import TensorSpec
+from ninfer_core.api.artifact import DTYPE_BYTES, TensorSpec
 from ninfer_core.testing.plugins import write_plugin_package
 
 VOCABULARY = 16
@@ -102,8 +102,13 @@ def toy_specs(layers: int = 2, *, dtype: str = "bfloat16", mtp: bool = True) -> 
 
 
 def toy_bytes(spec: TensorSpec) -> bytes:
-    """Bytes that depend on the name alone."""
-    return random.Random(spec.name).randbytes(spec.bytes)
+    """Bytes that depend on the name alone, and are finite numbers."""
+    data = bytearray(random.Random(spec.name).randbytes(spec.bytes))
+    if "float" in spec.dtype:
+        size = DTYPE_BYTES[spec.dtype]
+        # The highest bit of the exponent, in every one of these dtypes.
+        data[size - 1 :: size] = bytes(byte & 0xBF for byte in data[size - 1 :: size])
+    return bytes(data)
 
 
 def write_safetensors(path: Path, specs: Sequence[TensorSpec]) -> None:

@@ -96,14 +96,12 @@ def test_another_embedded_model_has_a_name_of_its_own(registry: PluginRegistry) 
 
 def test_opening_imports_no_torch(tmp_path: Path, registry: PluginRegistry) -> None:
     directory = write_toy_directory(tmp_path / "toy")
+    convert_directory(str(directory), tmp_path / "toy.ninfer", registry)
     script = f"""
 import sys
-from pathlib import Path
 from ninfer_core.artifact import open_artifact
-from ninfer_core.artifact.conversion import convert_directory
 from ninfer_core.plugins import PluginRegistry
 registry = PluginRegistry.discover()
-convert_directory({str(directory)!r}, Path({str(tmp_path / "toy.ninfer")!r}), registry)
 for source in ({str(directory)!r}, {str(tmp_path / "toy.ninfer")!r}, "dummy:toy-small"):
     open_artifact(source, registry)
 assert "torch" not in sys.modules and "numpy" not in sys.modules
