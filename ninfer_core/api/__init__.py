@@ -72,9 +72,11 @@ from ninfer_core.api.manifest import KINDS, PROVISIONAL_KINDS, Manifest
 from ninfer_core.api.media import MediaConfig, MediaDecoder, MediaLimits, MediaPatches
 from ninfer_core.api.model import (
     AttentionCache,
+    DraftableModel,
     ForwardBatch,
     HeadNorms,
     Model,
+    NextTokenHead,
     ObservableModel,
     RecurrentState,
     Rotation,
@@ -128,7 +130,17 @@ from ninfer_core.api.service import (
     ToolCallDelta,
     Usage,
 )
-from ninfer_core.api.speculative import Draft, Drafter, DrafterNeeds, DraftRows
+from ninfer_core.api.speculative import (
+    FINAL_HIDDEN,
+    MOST_DRAFT_TOKENS,
+    Draft,
+    DraftColumns,
+    Drafter,
+    DrafterNeeds,
+    DraftSampling,
+    DraftTokens,
+    HostDrafter,
+)
 from ninfer_core.api.stored_matrix import (
     MatrixFormat,
     StoredMatrix,
@@ -144,7 +156,9 @@ __all__ = [
     "API_VERSION",
     "DTYPE_BYTES",
     "EFFORTS",
+    "FINAL_HIDDEN",
     "KINDS",
+    "MOST_DRAFT_TOKENS",
     "PROVISIONAL_KINDS",
     "ROUTE_DESCRIPTION",
     "TOP_K_CAP",
@@ -167,7 +181,10 @@ __all__ = [
     "ContextLengthExceeded",
     "DeviceInfo",
     "Draft",
-    "DraftRows",
+    "DraftColumns",
+    "DraftSampling",
+    "DraftTokens",
+    "DraftableModel",
     "Drafter",
     "DrafterNeeds",
     "ErrorCategory",
@@ -189,6 +206,7 @@ __all__ = [
     "GenerationService",
     "Geometry",
     "HeadNorms",
+    "HostDrafter",
     "InvalidPrompt",
     "KVCodec",
     "KVDeviceCodec",
@@ -214,6 +232,7 @@ __all__ = [
     "Message",
     "Model",
     "ModelNotFound",
+    "NextTokenHead",
     "NinferError",
     "ObservableModel",
     "OutputDecoder",

@@ -271,3 +271,16 @@ class StartFailed(StartupError):
 
     code = "start_failed"
     exit_code = 1
+
+
+class ModelNotFinite(StartFailed):
+    """The started model gives logits that are no numbers."""
+
+    code = "model_not_finite"
+
+    def __init__(self, *, nonfinite: int, logits: int) -> None:
+        super().__init__(
+            f"{nonfinite} of {logits} logits of the first prompt are NaN or infinite, so that no answer would mean "
+            "anything; the weights do not fit their config, or their scales are wrong: convert them again, or run "
+            "`ninfer compare` with the checkpoint that they were made from"
+        )

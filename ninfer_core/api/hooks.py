@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ninfer_core.api.plan import DeviceInfo
     from ninfer_core.api.protocol import ProtocolContext, ProtocolRoutes
     from ninfer_core.api.request import GenerationRequest
-    from ninfer_core.api.speculative import Drafter, DrafterNeeds
+    from ninfer_core.api.speculative import Drafter, DrafterNeeds, DraftTokens, HostDrafter
 
 hookspec = pluggy.HookspecMarker("ninfer")
 hookimpl = pluggy.HookimplMarker("ninfer")
@@ -92,8 +92,11 @@ class FamilyHooks(CommonHooks):
         raise NotImplementedError
 
     @hookspec(firstresult=True)
-    def ninfer_family_resident(self, header: ArtifactHeader, activation_dtype: str) -> Sequence[TensorSpec]:
-        """What the text model holds on the device once it is built: the `weights` line of the ledger."""
+    def ninfer_family_resident(
+        self, header: ArtifactHeader, activation_dtype: str, groups: Sequence[str]
+    ) -> Sequence[TensorSpec]:
+        """What the model holds on the device once it is built with these `groups` of tensors, `text` always among them:
+        the `weights` line of the ledger."""
         raise NotImplementedError
 
     @hookspec(firstresult=True)
@@ -146,15 +149,22 @@ class KVHooks(CommonHooks):
 
 class SpecHooks(CommonHooks):
     @hookspec(firstresult=True)
-    def ninfer_spec_needs(self, header: ArtifactHeader, geometry: Geometry) -> DrafterNeeds:
-        """Allowed draft counts, weights, taps, state and workspace."""
+    def ninfer_spec_draft_tokens(self, header: ArtifactHeader) -> DraftTokens:
+        """How many tokens it can draft a round with this artifact. Raises PluginIncompatible, which says what the
+        artifact lacks and how it would get it."""
+        raise NotImplementedError
+
+    @hookspec(firstresult=True)
+    def ninfer_spec_needs(self, header: ArtifactHeader, geometry: Geometry, shape: BuildShape) -> DrafterNeeds:
+        """What the plan has to pay for; called for more than one shape. `shape.groups` has `draft_head` when the user
+        wants drafts from the reduced head, and else nothing of a drafter. Raises PluginIncompatible."""
         raise NotImplementedError
 
     @hookspec(firstresult=True)
     def ninfer_spec_build(
         self, header: ArtifactHeader, shape: BuildShape, model: Model, weights: WeightSource, device: torch.device
-    ) -> Drafter:
-        """The drafter on its device."""
+    ) -> Drafter | HostDrafter:
+        """The drafter: on the device or the host, as its needs say."""
         raise NotImplementedError
 
 

@@ -74,12 +74,15 @@ class ForwardBatch:
 
     token_ids [rows, columns] int64
     positions [3, rows, columns] int64: the time, height and width axes of mrope; equal for text
+    features  [rows, columns, taps, hidden_size] activation dtype, written by the model: the residual stream behind the
+              layer of each of `BuildShape.taps`, or what it returns for `FINAL_HIDDEN`. None where nobody taps
     """
 
     token_ids: torch.Tensor
     positions: torch.Tensor
     cache: AttentionCache
     state: RecurrentState
+    features: torch.Tensor | None = None
 
 
 class Model(Protocol):
@@ -101,6 +104,46 @@ class Model(Protocol):
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """hidden [n, hidden_size] -> [n, vocabulary_rows], float32 or the activation dtype."""
+        ...
+
+
+class NextTokenHead(Protocol):
+    """A checkpoint's own multi-token prediction head (group `mtp`; speculative.md section 2)."""
+
+    def __call__(
+        self, token_ids: torch.Tensor, hidden: torch.Tensor, positions: torch.Tensor, cache: AttentionCache
+    ) -> torch.Tensor:
+        """From the hidden state of a column and the token behind it to a hidden state that predicts the one after.
+
+        token_ids [rows, columns] int64; hidden [rows, columns, hidden_size], after the final norm or from this head;
+        positions [3, rows, columns] of the hidden states. Keys and values go to layer 0 of `cache`, at its columns.
+        -> [rows, columns, hidden_size], which `DraftableModel.draft_logits` takes.
+        """
+        ...
+
+
+@runtime_checkable
+class DraftableModel(Model, Protocol):
+    """A model that drafters can use parts of. A family whose models are not cannot be used with a device drafter."""
+
+    @property
+    def next_token_head(self) -> NextTokenHead | None:
+        """None unless `BuildShape.groups` has `mtp`."""
+        ...
+
+    def embed(self, token_ids: torch.Tensor) -> torch.Tensor:
+        """token_ids int64 of any shape -> [*shape, hidden_size]."""
+        ...
+
+    def draft_logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """hidden [n, hidden_size], n a multiple of a round's rows -> [n, proposed], float32 or the activation dtype:
+        those of the whole head, or of its rows that `draft_token_ids` names."""
+        ...
+
+    @property
+    def draft_token_ids(self) -> torch.Tensor | None:
+        """int64 [proposed]: the tokens that `draft_logits` are of, when `BuildShape.groups` has `draft_head`; else
+        None, for every one in order."""
         ...
 
 

@@ -72,5 +72,7 @@ def floor_of(prepared: Prepared, registry: PluginRegistry) -> Floor:
     """The least that units of the plan's model take."""
     plan, header = prepared.plan, prepared.artifact.header
     (family,) = resolve_pinned(plan, registry, ("family",))["family"]
-    resident = family.hook.ninfer_family_resident(header=header, activation_dtype=plan.activation_dtype)
+    resident = family.hook.ninfer_family_resident(
+        header=header, activation_dtype=plan.activation_dtype, groups=("text",)
+    )
     return Floor(plan, resident, experts_of(header.config))

@@ -83,7 +83,7 @@ def resolve_selected(
         geometry=geometry,
         layout=layout,
         activation_dtype=activation_dtype,
-        resident=family.hook.ninfer_family_resident(header=header, activation_dtype=activation_dtype),
+        resident=family.hook.ninfer_family_resident(header=header, activation_dtype=activation_dtype, groups=("text",)),
         workspace=_workspace(family, header),
         kernels=_kernels(options),
         cuda_graphs=_cuda_graphs(options, device, geometry, layout).on,

@@ -164,7 +164,7 @@ def test_planning_imports_no_torch() -> None:
         "    assert family.ninfer_family_match(header)\n"
         "    family.ninfer_family_geometry(header, 'bfloat16')\n"
         "    assert len(family.ninfer_family_inventory(header)) == len(header.tensors)\n"
-        "    family.ninfer_family_resident(header, 'bfloat16')\n"
+        "    family.ninfer_family_resident(header, 'bfloat16', ('text',))\n"
         "    family.ninfer_family_workspace(header, shape)\n"
         "sys.exit('torch' in sys.modules)\n"
     )

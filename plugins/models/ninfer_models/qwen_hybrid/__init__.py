@@ -50,7 +50,10 @@ def ninfer_family_matrices(header: ArtifactHeader) -> Sequence[str]:
 
 
 @hookimpl
-def ninfer_family_resident(header: ArtifactHeader, activation_dtype: str) -> Sequence[TensorSpec]:
+def ninfer_family_resident(
+    header: ArtifactHeader, activation_dtype: str, groups: Sequence[str]
+) -> Sequence[TensorSpec]:
+    assert tuple(groups) == ("text",), f"groups {groups}"
     return build_resident(header, activation_dtype)
 
 
