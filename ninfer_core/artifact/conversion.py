@@ -55,8 +55,8 @@ def convert_directory(
     matrix at a time is in memory. `progress` is told (bytes done, bytes in all).
 
     Raises ArtifactInvalid for a source that is no complete model of exactly one installed family (every group
-    that is there at all must be whole), for weights that cannot be had in that form or are no numbers, and for an output
-    that cannot be written; PluginBroken for a family plugin that fails.
+    that is there at all must be whole), for weights that cannot be had in that form or are no numbers and for an
+    output that cannot be written; PluginBroken for a family plugin that fails.
     """
     begun = time.monotonic()
     _check_names(source, output)

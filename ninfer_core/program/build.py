@@ -15,6 +15,7 @@ from ninfer_core.api.kv import KVCodec
 from ninfer_core.api.model import Model
 from ninfer_core.api.plan import DeviceInfo, ExecutionPlan
 from ninfer_core.api.request import TOP_K_CAP
+from ninfer_core.artifact.finite import FiniteWeights, count_nonfinite
 from ninfer_core.plan.pins import resolve_pinned
 from ninfer_core.plan.sizing import build_shape
 from ninfer_core.plan.units import format_bytes
@@ -30,6 +31,9 @@ from ninfer_core.program.workspace import make_workspace, weights_for
 CPU_WARM_UP_TOKENS = 16
 """On the CPU a warm-up only makes the first request's threads and caches; a whole chunk would cost seconds."""
 
+CHECKED_TOKENS = 16
+"""Of the prompt whose logits are looked at before a start is called done."""
+
 SMALL_WEIGHTS_BYTES = 256 * 2**20
 """Up to here a model's matrices are too small to be shared between threads. Measured with the embedded model (28 MiB)
 on two cores that others were using too: with two threads that sleep while they wait, decode gave 16 to 29 tokens a
@@ -40,6 +44,19 @@ with single matrices gained nothing from the second thread up to 2048 x 2048."""
 MEMORY_TOLERANCE = 0.02
 """Share by which a device's memory may differ between CUDA and the management library that plans are made with: they
 count differently what the driver keeps for itself."""
+
+
+class ModelNotFinite(StartFailed):
+    """The model that was built gives logits that are no numbers."""
+
+    code = "model_not_finite"
+
+    def __init__(self, *, nonfinite: int, logits: int) -> None:
+        super().__init__(
+            f"{nonfinite} of {logits} logits of a first prompt are NaN or infinite, so that every answer would be one "
+            "character over and over; weights or their scales are too large for the arithmetic: convert them again "
+            "from their checkpoint"
+        )
 
 
 def device_of(plan: ExecutionPlan) -> torch.device:
@@ -91,17 +108,20 @@ def build_program(
     wrap_model: Callable[[Model], Model] | None = None,
 ) -> DeviceProgram:
     """A program that is ready to run; `wrap_model` may put something between it and its model. Raises the
-    StartupErrors of the plugins, and StartFailed when the device does not have the memory that the plan counts on."""
+    StartupErrors of the plugins, ArtifactInvalid for weights that are no numbers, ModelNotFinite for logits that are
+    none, and StartFailed when the device does not have the memory that the plan counts on."""
     settle_threads(plan, device)
     plugins = resolve_pinned(plan, registry)
     (family,), (kv,) = plugins["family"], plugins["kv"]
     with _phase("weights", on_phase):
+        finite = FiniteWeights(header.source, weights_for(device, weights))
         model: Model = family.hook.ninfer_family_build(
             header=header,
             shape=build_shape(plan.capacities, plan.activation_dtype, plan.kernels),
-            weights=weights_for(device, weights),
+            weights=finite,
             device=device,
         )
+        finite.check()
         model = model if wrap_model is None else wrap_model(model)
     with _phase("pools", on_phase):
         codec = _tried_codec(kv, plan, device)
@@ -112,6 +132,7 @@ def build_program(
             compile_kernels(program, plan)
     with _phase("warm-up", on_phase):
         _warm_up(program, plan, device)
+        _check_logits(program, plan)
     if plan.features.cuda_graphs.on:
         with (
             _phase("graphs", on_phase),
@@ -137,6 +158,18 @@ def compile_kernels(program: DeviceProgram, plan: ExecutionPlan) -> None:
             if tokens < min(plan.capacities.prefill_chunk, plan.capacities.max_context):
                 _run_alone(program, tokens)
         _warm_up(program, plan, torch.device("cuda"))
+
+
+def _check_logits(program: DeviceProgram, plan: ExecutionPlan) -> None:
+    """Weights that are numbers may still be too large for the arithmetic: every answer would be one character over and
+    over."""
+    tokens = min(CHECKED_TOKENS, plan.capacities.prefill_chunk, plan.capacities.max_context - 1)
+    row = program.open_row(RowSetup(tokens, tokens, _WARM_UP_SAMPLING))
+    assert row is not None, "a row does not fit where nothing else is"
+    logits = program.prompt_logits(row, [token % plan.token_domain for token in range(tokens)])
+    program.close_row(row)
+    if nonfinite := count_nonfinite(logits):
+        raise ModelNotFinite(nonfinite=nonfinite, logits=logits.numel())
 
 
 def _run_alone(program: DeviceProgram, tokens: int) -> None:

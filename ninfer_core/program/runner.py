@@ -174,6 +174,12 @@ class DeviceProgram(UnitByUnit):
         state.length = tokens
 
     @torch.inference_mode()
+    def prompt_logits(self, row: int, token_ids: Sequence[int]) -> torch.Tensor:
+        """For the checks of a start: the new `row` runs these tokens -> logits [vocabulary_rows] of what follows."""
+        hidden, _ = self._run(row, self._transfer.token_ids(token_ids))
+        return self._model.logits(hidden[:, -1])[0]
+
+    @torch.inference_mode()
     def close_row(self, row: int) -> None:
         """Pages and slot are free at once: work that still reads them was launched before whatever comes next."""
         release_row(self.slots, self.pages, Reservation(row, self._rows.pop(row).pages))

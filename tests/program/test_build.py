@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -8,9 +9,10 @@ import pytest
 import torch
 
 from ninfer_core.api import ExecutionPlan
-from ninfer_core.api.errors import PluginBroken, StartFailed
+from ninfer_core.api.artifact import WeightSource
+from ninfer_core.api.errors import ArtifactInvalid, PluginBroken, StartFailed
 from ninfer_core.plugins import PluginRegistry
-from ninfer_core.program.build import SMALL_WEIGHTS_BYTES, build_program, remedied, settle_threads
+from ninfer_core.program.build import SMALL_WEIGHTS_BYTES, ModelNotFinite, build_program, remedied, settle_threads
 from ninfer_core.testing.plugins import write_plugin_package
 from ninfer_core.testing.tiny import tiny_artifact, tiny_header, tiny_plan
 
@@ -82,3 +84,52 @@ def test_a_codec_that_does_not_keep_to_its_layout_is_named(tmp_path: Path, monke
     words = "kv plugin 'bent' from build-bent 1.0 gave back something wrong from its codec's encode of a key: 2 tensors"
     with artifact.open_weights() as weights, pytest.raises(PluginBroken, match=words):
         build_program(plan, artifact.header, weights, registry, torch.device("cpu"), lambda name, seconds: None)
+
+
+NORM = "model.norm.weight"
+
+
+@dataclass(frozen=True)
+class Changed:
+    """Weights of which one tensor is changed as it is read. Implements WeightSource."""
+
+    weights: WeightSource
+    name: str
+    change: Callable[[torch.Tensor], torch.Tensor]
+
+    def expect(self, names: object) -> None:
+        return
+
+    def read(self, name: str, device: torch.device) -> torch.Tensor:
+        made = self.weights.read(name, device)
+        return self.change(made) if name == self.name else made
+
+    def read_into(self, name: str, out: torch.Tensor, start: int = 0) -> None:
+        out.copy_(self.read(name, out.device).view(-1)[start : start + out.numel()])
+
+
+def start_with(registry: PluginRegistry, name: str, change: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    artifact = tiny_artifact()
+    plan = tiny_plan(registry, artifact.header, max_context=256)
+    with artifact.open_weights() as weights:
+        changed = Changed(weights, name, change)
+        build_program(plan, artifact.header, changed, registry, torch.device("cpu"), lambda name, seconds: None)
+
+
+@pytest.mark.parametrize("name", [NORM, "model.layers.0.mlp.up_proj.weight", "model.layers.3.self_attn.k_norm.weight"])
+@pytest.mark.parametrize("value", [float("nan"), float("-inf")])
+def test_a_model_with_a_weight_that_is_no_number_does_not_start(
+    registry: PluginRegistry, name: str, value: float
+) -> None:
+    def spoil(values: torch.Tensor) -> torch.Tensor:
+        values.view(-1)[7] = value
+        return values
+
+    with pytest.raises(ArtifactInvalid, match=f"'{name}' holds 1 values of"):
+        start_with(registry, name, spoil)
+
+
+def test_a_model_whose_numbers_grow_beyond_all_bounds_does_not_start(registry: PluginRegistry) -> None:
+    with pytest.raises(ModelNotFinite, match=r"of \d+ logits of a first prompt are NaN or infinite") as caught:
+        start_with(registry, NORM, lambda values: values.fill_(3e38))
+    assert caught.value.code == "model_not_finite" and caught.value.exit_code == 1
