@@ -136,8 +136,8 @@ class DraftableModel(Model, Protocol):
         ...
 
     def draft_logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """hidden [n, hidden_size], n a multiple of a round's rows -> [n, proposed], float32 or the activation dtype:
-        those of the whole head, or of its rows that `draft_token_ids` names."""
+        """hidden [rows, columns, hidden_size] -> [rows, columns, proposed], float32 or the activation dtype: those of
+        the whole head, or of its rows that `draft_token_ids` names. A row's numbers do not depend on the others."""
         ...
 
     @property
