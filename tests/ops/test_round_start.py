@@ -40,6 +40,7 @@ def expected(inputs: list[tuple[int, int, int]], before: SlotState, columns: int
     made = RoundInputs(
         slots,
         torch.tensor([folded for _, _, folded in inputs]),
+        torch.tensor([max(folded, 1) for _, _, folded in inputs]),
         torch.tensor(anchors),
         lengths[slots],
         torch.tensor(positions),

@@ -7,6 +7,8 @@ For every row, with its slot s, N = counted and F = folded:
     anchor      = candidates[s, max(N − 1, 0)]      the last candidate taken; a forced one, of which nothing counts
     position    = lengths[s] + column               of every new column
     block_table = block_tables[s]
+    pending     = max(F, 1)                         columns that a drafter has not been shown: those folded now, or the
+                                                    last one of what was committed otherwise
 
     inputs         [3, rows]                    int64: slots (all different), counted, folded; may be pinned memory of
                                                 the host, where the device reads it as it is then
@@ -15,9 +17,9 @@ For every row, with its slot s, N = counted and F = folded:
     block_tables   [slots, blocks]              int32
     penalty_counts [slots, vocabulary_rows]     int32, written
     table          `ops.sample.SamplerTable`
-    RoundInputs    slots, folded, lengths int64 [rows] and anchors int64 [rows, 1], all on the device; positions int64
-                   [rows, columns]; chosen_positions int64 [rows, columns]: index in the sequence of the token that
-                   each column chooses; block_table int32 [rows, blocks]
+    RoundInputs    slots, folded, pending, lengths int64 [rows] and anchors int64 [rows, 1], all on the device;
+                   positions int64 [rows, columns]; chosen_positions int64 [rows, columns]: index in the sequence of
+                   the token that each column chooses; block_table int32 [rows, blocks]
 
 Nothing else is written; slots that are not named are not touched.
 """

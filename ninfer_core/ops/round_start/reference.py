@@ -26,6 +26,7 @@ class RoundInputs:
 
     slots: torch.Tensor
     folded: torch.Tensor
+    pending: torch.Tensor
     anchors: torch.Tensor
     lengths: torch.Tensor
     positions: torch.Tensor
@@ -45,6 +46,7 @@ def start_round(inputs: torch.Tensor, state: SlotState, columns: int) -> RoundIn
     return RoundInputs(
         slots=slots,
         folded=folded,
+        pending=folded.clamp(min=1),
         anchors=previous.gather(1, (counted - 1).clamp(min=0).unsqueeze(1)),
         lengths=lengths,
         positions=positions,

@@ -20,7 +20,8 @@ def start_round(inputs: torch.Tensor, state: SlotState, columns: int) -> RoundIn
     """inputs [3, rows] -> the inputs of `columns` new columns; see the package."""
     rows, blocks = inputs.shape[1], state.block_tables.shape[1]
     device = state.lengths.device
-    slots, folded, anchors, lengths, positions, chosen = _aligned(rows, (1, 1, 1, 1, columns, columns), device)
+    parts = _aligned(rows, (1, 1, 1, 1, 1, columns, columns), device)
+    slots, folded, pending, anchors, lengths, positions, chosen = parts
     block_table = torch.empty(rows, blocks, dtype=torch.int32, device=device)
     start_kernel[(rows, triton.cdiv(blocks, BLOCK_TABLE_ENTRIES))](
         inputs,
@@ -31,6 +32,7 @@ def start_round(inputs: torch.Tensor, state: SlotState, columns: int) -> RoundIn
         state.table.numbers,
         slots,
         folded,
+        pending,
         anchors,
         lengths,
         positions,
@@ -49,6 +51,7 @@ def start_round(inputs: torch.Tensor, state: SlotState, columns: int) -> RoundIn
     return RoundInputs(
         slots=slots,
         folded=folded,
+        pending=pending,
         anchors=anchors.view(rows, 1),
         lengths=lengths,
         positions=positions.view(rows, columns),
@@ -75,6 +78,7 @@ def start_kernel(
     sampler_numbers,
     out_slots,
     out_folded,
+    out_pending,
     out_anchors,
     out_lengths,
     out_positions,
@@ -109,6 +113,7 @@ def start_kernel(
         last = tl.maximum(counted - 1, 0)
         tl.store(out_slots + row, slot)
         tl.store(out_folded + row, folded)
+        tl.store(out_pending + row, tl.maximum(folded, 1))
         tl.store(out_anchors + row, tl.load(candidates + slot * OFFERED + last))
         length = tl.load(lengths + slot) + folded
         tl.store(lengths + slot, length)

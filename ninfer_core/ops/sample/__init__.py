@@ -34,7 +34,16 @@ written where the program keeps the candidates of a slot. Its routes give the sa
 from __future__ import annotations
 
 from ninfer_core.ops.sample.random import Purpose, uniform
-from ninfer_core.ops.sample.reference import CANDIDATES, SamplerRows, count_tokens, sample
+from ninfer_core.ops.sample.reference import (
+    CANDIDATES,
+    SamplerRows,
+    TokenLaw,
+    choose,
+    count_tokens,
+    draw,
+    sample,
+    token_law,
+)
 from ninfer_core.ops.sample.select import ReferenceSampler, Sampler, select
 from ninfer_core.ops.sample.table import SamplerTable
 
@@ -45,8 +54,12 @@ __all__ = [
     "Sampler",
     "SamplerRows",
     "SamplerTable",
+    "TokenLaw",
+    "choose",
     "count_tokens",
+    "draw",
     "sample",
     "select",
+    "token_law",
     "uniform",
 ]

@@ -20,6 +20,12 @@ class Purpose(IntEnum):
     """What a draw is for. Values are part of the stream: they are never given a new meaning."""
 
     TOKEN = 0
+    DRAFT = 1
+    """Choice of a draft, by the drafter."""
+    ACCEPT = 2
+    """Whether a draft is kept, where its law is known."""
+    RESIDUAL = 3
+    """The token in place of a draft that was not."""
 
 
 def uniform(seed: torch.Tensor, position: torch.Tensor, purpose: Purpose) -> torch.Tensor:

@@ -27,6 +27,14 @@ class SamplerRows:
     seed: torch.Tensor  # int64 [rows]
 
 
+@dataclass(frozen=True, slots=True)
+class TokenLaw:
+    """Which tokens may be drawn, with weights that do not add up to 1: both [rows, n], the first token the heaviest."""
+
+    token_ids: torch.Tensor  # int64, all of a row different
+    weights: torch.Tensor  # float64, zero where a filter drops one
+
+
 def sample(
     logits: torch.Tensor,
     parameters: SamplerRows,
@@ -38,20 +46,34 @@ def sample(
 ) -> torch.Tensor:
     """logits [rows, vocabulary_rows] -> token ids int64 [rows]."""
     logits = logits[:, :token_domain]
+    law = token_law(logits, parameters, counts.index_select(0, slots)[:, :token_domain])
+    return choose(logits, law, parameters, uniform(parameters.seed, positions, purpose))
+
+
+def choose(logits: torch.Tensor, law: TokenLaw, parameters: SamplerRows, random: torch.Tensor) -> torch.Tensor:
+    """The token drawn from its law, or in greedy rows that of the largest of `logits` [rows, token_domain]."""
     greedy = logits.argmax(-1)  # documented to give the first of equal maxima
-    count = counts.index_select(0, slots)[:, :token_domain].float()
+    return torch.where(parameters.temperature > 0, draw(law, random), greedy)
+
+
+def token_law(logits: torch.Tensor, parameters: SamplerRows, counts: torch.Tensor) -> TokenLaw:
+    """The law of rows that are not greedy, from logits and counters [rows, token_domain]."""
+    count = counts.float()
     adjusted = logits - parameters.presence_penalty.unsqueeze(1) * (count > 0)
     adjusted = adjusted - parameters.frequency_penalty.unsqueeze(1) * count
-    values, ids = _largest(adjusted, min(CANDIDATES, token_domain))
-    weights = _kept_weights(values, parameters)
-    reached = weights.cumsum(-1)
+    values, token_ids = _largest(adjusted, min(CANDIDATES, logits.shape[1]))
+    return TokenLaw(token_ids, _kept_weights(values, parameters))
+
+
+def draw(law: TokenLaw, random: torch.Tensor) -> torch.Tensor:
+    """One token of each law, in proportion to its weight, by `random` float64 [rows] in [0, 1)."""
+    reached = law.weights.cumsum(-1)
     whole = reached[:, -1]
-    aim = uniform(parameters.seed, positions, purpose) * whole
+    aim = random * whole
     aim = torch.minimum(aim, torch.nextafter(whole, torch.zeros_like(whole)))  # the product may round up to the whole
     # The first candidate whose cumulative weight passes the aim; dropped ones add nothing and are never first.
     choice = (reached <= aim.unsqueeze(1)).sum(-1, keepdim=True)
-    drawn = ids.gather(1, choice).squeeze(1)
-    return torch.where(parameters.temperature > 0, drawn, greedy)
+    return law.token_ids.gather(1, choice).squeeze(1)
 
 
 def count_tokens(

@@ -1,0 +1,54 @@
+"""Which acceptor a device gets."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+
+from ninfer_core.api.geometry import Kernels
+from ninfer_core.ops.accept.reference import Accepted, Drafts, accept
+from ninfer_core.ops.sample import SamplerTable
+
+
+class Acceptor(Protocol):
+    """`accept` with the tokens also written where the program keeps the candidates of a slot."""
+
+    def accept(
+        self,
+        logits: torch.Tensor,
+        drafts: Drafts,
+        table: SamplerTable,
+        counts: torch.Tensor,
+        slots: torch.Tensor,
+        positions: torch.Tensor,
+        token_domain: int,
+        candidates: torch.Tensor,
+    ) -> Accepted:
+        """The operation on one device; the package says what it does."""
+        ...
+
+
+class ReferenceAcceptor:
+    """Implements `Acceptor` with the torch reference."""
+
+    def accept(
+        self,
+        logits: torch.Tensor,
+        drafts: Drafts,
+        table: SamplerTable,
+        counts: torch.Tensor,
+        slots: torch.Tensor,
+        positions: torch.Tensor,
+        token_domain: int,
+        candidates: torch.Tensor,
+    ) -> Accepted:
+        """See `Acceptor`."""
+        accepted = accept(logits, drafts, table, counts, slots, positions, token_domain)
+        candidates[:, : positions.shape[1]].index_copy_(0, slots, accepted.tokens)
+        return accepted
+
+
+def select(device: torch.device, kernels: Kernels) -> Acceptor:
+    """The acceptor of `device`."""
+    return ReferenceAcceptor()
