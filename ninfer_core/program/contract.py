@@ -58,13 +58,20 @@ def _cannot_tell() -> bool:
     return False
 
 
+def _no_drafts() -> tuple[int, ...]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Unit:
     """A launched unit: called once to collect it, which waits until the device is done with it. `is_done` is whether
-    that is so already, where it can be told; it waits for nothing."""
+    that is so already, where it can be told; it waits for nothing. `drafted`, asked once it is collected, is how many
+    drafts of each row it checked, row by row; nothing where there is no drafter. Of the candidates of such a row all
+    but the last are drafts of it."""
 
     collect: Callable[[], Candidates]
     is_done: Callable[[], bool] = _cannot_tell
+    drafted: Callable[[], tuple[int, ...]] = _no_drafts
 
     def __call__(self) -> Candidates:
         return self.collect()
