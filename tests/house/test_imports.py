@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "plugins": {"api"},
     "artifact": {"api", "plugins", "ops"},
     "plan": {"api", "plugins", "artifact", "ops"},
-    "program": {"api", "plugins", "plan", "ops"},
+    "program": {"api", "plugins", "plan", "artifact", "ops"},
     "engine": {"api", "plugins", "plan", "artifact", "program", "telemetry"},
     "serving": {"api", "plugins", "plan", "artifact", "program", "engine", "telemetry"},
     "bench": {"api", "plugins", "plan", "artifact", "ops", "program", "engine", "serving", "telemetry"},
