@@ -41,6 +41,7 @@ from ninfer_core.ops.sample.reference import (
     choose,
     count_tokens,
     draw,
+    largest,
     sample,
     token_law,
 )
@@ -58,6 +59,7 @@ __all__ = [
     "choose",
     "count_tokens",
     "draw",
+    "largest",
     "sample",
     "select",
     "token_law",

@@ -61,7 +61,7 @@ def token_law(logits: torch.Tensor, parameters: SamplerRows, counts: torch.Tenso
     count = counts.float()
     adjusted = logits - parameters.presence_penalty.unsqueeze(1) * (count > 0)
     adjusted = adjusted - parameters.frequency_penalty.unsqueeze(1) * count
-    values, token_ids = _largest(adjusted, min(CANDIDATES, logits.shape[1]))
+    values, token_ids = largest(adjusted, min(CANDIDATES, logits.shape[1]))
     return TokenLaw(token_ids, _kept_weights(values, parameters))
 
 
@@ -93,7 +93,7 @@ def count_tokens(
     counts.index_put_((place, token_ids), taken.to(counts.dtype), accumulate=True)
 
 
-def _largest(adjusted: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+def largest(adjusted: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The `count` largest of each row and their ids, in descending order, equal ones by ascending id.
 
     Values become integers of the same order with the id below them, so that no two are equal and any selection

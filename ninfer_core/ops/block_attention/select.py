@@ -1,0 +1,14 @@
+"""Which attention of a block a device gets."""
+
+from __future__ import annotations
+
+import torch
+
+from ninfer_core.api.geometry import Kernels
+from ninfer_core.ops.block_attention.reference import ReferenceBlockAttention
+from ninfer_core.ops.block_attention.shape import BlockAttention
+
+
+def select(device: torch.device, kernels: Kernels) -> BlockAttention:
+    """The attention of `device`."""
+    return ReferenceBlockAttention()
