@@ -89,6 +89,7 @@ from ninfer_core.api.plan import (
     Features,
     Ledger,
     LedgerLine,
+    PlannedDrafter,
     PluginPin,
 )
 from ninfer_core.api.protocol import (
@@ -125,6 +126,7 @@ from ninfer_core.api.service import (
     LiveTimings,
     Progress,
     ServedModel,
+    Speculation,
     TextDelta,
     Timings,
     ToolCallDelta,
@@ -242,6 +244,7 @@ __all__ = [
     "ParsedToolCall",
     "Part",
     "PlanRejected",
+    "PlannedDrafter",
     "PluginAmbiguous",
     "PluginBroken",
     "PluginIncompatible",
@@ -268,6 +271,7 @@ __all__ = [
     "ServerOverloaded",
     "ServiceUnavailable",
     "SpecHooks",
+    "Speculation",
     "StartFailed",
     "StartupError",
     "StateArray",

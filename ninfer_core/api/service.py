@@ -50,6 +50,21 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
     generation_seconds: float
 
 
+class Speculation(msgspec.Struct, frozen=True, kw_only=True):
+    """What drafting did for one answer (contract LOG-16).
+
+    `rounds` had a drafter, `fallback_steps` of them no draft for this answer. `drafted_tokens` were checked, and
+    `accepted_tokens` of these are in the answer; `accepted_per_position` counts the latter by their place in the round,
+    as far as any round drafted.
+    """
+
+    rounds: int
+    drafted_tokens: int
+    accepted_tokens: int
+    fallback_steps: int
+    accepted_per_position: tuple[int, ...]
+
+
 class Admitted(msgspec.Struct, frozen=True, kw_only=True, tag="admitted"):
     """The request has its reservation; sent once, before any text."""
 
@@ -94,13 +109,14 @@ class ToolCallDelta(msgspec.Struct, frozen=True, kw_only=True, tag="tool_call"):
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished"):
     """The last event. `stop_string` is set exactly when `reason` is `stop_string`. `tool_calls` is what
-    the output parser reports, None where none ran."""
+    the output parser reports, None where none ran; `speculation` is None where there was no drafter, or no round."""
 
     reason: FinishReason
     stop_string: str | None
     usage: Usage
     timings: Timings
     tool_calls: ToolCallReport | None = None
+    speculation: Speculation | None = None
 
 
 GenerationEvent = Admitted | Progress | TextDelta | ToolCallDelta | Finished

@@ -25,6 +25,7 @@ from ninfer_core.api.errors import (
 from ninfer_core.api.frontend import OutputVocabulary
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.api.service import Admitted, Progress
+from ninfer_core.engine.drafting import count_drafts
 from ninfer_core.engine.flight import Flight, Launched
 from ninfer_core.engine.inbox import Inbox, Refusal
 from ninfer_core.engine.intake import Intake
@@ -295,7 +296,8 @@ class Engine:
                 if record in open_records
             ]
             tokens = sum(step.accepted for _, step in steps if isinstance(step, SessionStep))
-            self._meter.decoded(rows=len(launched.records), tokens=tokens)
+            drafts = count_drafts(launched, candidates, steps)
+            self._meter.decoded(rows=len(launched.records), tokens=tokens, drafts=drafts)
             self._commit(steps)
 
     def _prefilled(self, record: RequestRecord, launched: Launched, candidates: tuple[int, ...]) -> None:

@@ -78,7 +78,8 @@ class Throughput(msgspec.Struct, frozen=True, kw_only=True, tag="throughput"):
     """What the engine did in one interval that had work in it. Counts are of the interval, `prefilling`, `decode_ready`
     and `waiting` requests as of its end.
 
-    `decode_tokens` were committed by decode rounds, `decode_rows` is the sum of their batches (contract LOG-23, 24).
+    `decode_tokens` were committed by decode rounds, `decode_rows` is the sum of their batches (contract LOG-23, 24);
+    `drafted_tokens` were checked there, `accepted_tokens` of them are among the committed.
     `host_seconds` are those that the device stood still in between two units because the engine had not launched the
     next one yet: what host work costs that is not hidden behind the device's.
     """
@@ -88,6 +89,8 @@ class Throughput(msgspec.Struct, frozen=True, kw_only=True, tag="throughput"):
     decode_tokens: int
     decode_rounds: int
     decode_rows: int
+    drafted_tokens: int
+    accepted_tokens: int
     host_seconds: float
     prefilling: int
     decode_ready: int

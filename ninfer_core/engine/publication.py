@@ -73,7 +73,11 @@ class Publication:
 
     def _finished(self, record: RequestRecord, ending: Ending) -> None:
         end = Finished(
-            reason=ending.reason, stop_string=ending.stop_string, usage=record.usage(), timings=record.timings()
+            reason=ending.reason,
+            stop_string=ending.stop_string,
+            usage=record.usage(),
+            timings=record.timings(),
+            speculation=record.drafts.total(),
         )
         self._last(record.request_id, Event(request_id=record.request_id, event=end))
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ninfer_core.api.service import LiveTimings, Timings, Usage
+from ninfer_core.engine.drafting import DraftCounts
 from ninfer_core.engine.messages import Submit
 from ninfer_core.engine.session import Ending, OutputSession
 from ninfer_core.program.contract import RowSetup
@@ -28,6 +29,7 @@ class RequestRecord:
     admitted_at: float = 0.0
     first_commit_at: float | None = None
     last_commit_at: float = 0.0
+    drafts: DraftCounts = field(default_factory=DraftCounts)
 
     @property
     def request_id(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ninfer_core.engine.drafting import RoundDrafts
 from ninfer_core.engine.messages import Throughput
 
 
@@ -23,6 +24,8 @@ class _Counts:
     decode_tokens: int = 0
     decode_rounds: int = 0
     decode_rows: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
     host_seconds: float = 0.0
 
     @property
@@ -66,10 +69,12 @@ class ThroughputMeter:
     def prefilled(self, tokens: int) -> None:
         self._counts.prefill_tokens += tokens
 
-    def decoded(self, *, rows: int, tokens: int) -> None:
+    def decoded(self, *, rows: int, tokens: int, drafts: RoundDrafts) -> None:
         self._counts.decode_rounds += 1
         self._counts.decode_rows += rows
         self._counts.decode_tokens += tokens
+        self._counts.drafted_tokens += drafts.drafted
+        self._counts.accepted_tokens += drafts.accepted
 
     def begin_boundary(self) -> None:
         """Call after the wait for messages, if there was one."""
@@ -90,6 +95,8 @@ class ThroughputMeter:
                 decode_tokens=counts.decode_tokens,
                 decode_rounds=counts.decode_rounds,
                 decode_rows=counts.decode_rows,
+                drafted_tokens=counts.drafted_tokens,
+                accepted_tokens=counts.accepted_tokens,
                 host_seconds=counts.host_seconds,
                 prefilling=standing.prefilling,
                 decode_ready=standing.decode_ready,

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from ninfer_core.api.errors import GenerationFailed, RequestCancelled, RequestError
 from ninfer_core.api.frontend import ToolCallReport
 from ninfer_core.api.request import TemplateOptions
-from ninfer_core.api.service import Finished, GenerationEvent, Usage
+from ninfer_core.api.service import Finished, GenerationEvent, Speculation, Usage
 from ninfer_core.serving.output_stage import OutputStage
 from ninfer_core.serving.places import Place
 from ninfer_core.serving.request_events import RequestEvents
@@ -89,6 +89,7 @@ class RequestLog:
             cache=_cache_text(usage),
             output_tokens=usage.output_tokens,
             tokens_per_second=rate,
+            **_draft_fields(finished.speculation),
             queue_seconds=timings.queue_seconds,
             prompt_seconds=timings.prompt_seconds,
             seconds=self._seconds(),
@@ -110,6 +111,13 @@ class RequestLog:
 
     def _seconds(self) -> float:
         return time.monotonic() - self._received_monotonic
+
+
+def _draft_fields(speculation: Speculation | None) -> dict[str, int]:
+    """Nothing where nothing was drafted."""
+    if speculation is None or not speculation.drafted_tokens:
+        return {}
+    return {"drafted_tokens": speculation.drafted_tokens, "accepted_tokens": speculation.accepted_tokens}
 
 
 def _cache_text(usage: Usage) -> str:

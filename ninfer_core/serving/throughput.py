@@ -15,6 +15,8 @@ def throughput_fields(interval: Throughput) -> dict[str, object]:
         "prefill_tokens": interval.prefill_tokens,
         "decode_tokens": interval.decode_tokens,
         "average_batch": interval.decode_rows / interval.decode_rounds if interval.decode_rounds else 0.0,
+        "drafted_tokens": interval.drafted_tokens,
+        "accepted_tokens": interval.accepted_tokens,
     }
     running = {"running": interval.prefilling + interval.decode_ready}
     standing = {

@@ -12,7 +12,7 @@ from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.api.request import Channel
 from ninfer_core.api.service import Admitted, Finished, Progress, TextDelta
 from ninfer_core.engine.engine import Engine
-from ninfer_core.engine.messages import Cancel, EngineMessage, Event, Failed, Submit, pack_token_ids
+from ninfer_core.engine.messages import Cancel, EngineMessage, Event, Failed, Submit, Throughput, pack_token_ids
 from ninfer_core.program.contract import Program, Sampling
 from ninfer_core.program.pages import PagePool
 from ninfer_core.program.slots import SlotPool
@@ -43,6 +43,7 @@ class Observer:
     processed_tokens: dict[int, int] = field(default_factory=dict)
     live_tokens: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
     last: dict[int, Finished | Failed] = field(default_factory=dict)
+    intervals: list[Throughput] = field(default_factory=list)
     fatal: list[EngineMessage] = field(default_factory=list)
 
     def __call__(self, message: EngineMessage) -> None:
@@ -50,6 +51,8 @@ class Observer:
             self._end(message.request_id, message)
         elif isinstance(message, Event):
             self._event(message)
+        elif isinstance(message, Throughput):
+            self.intervals.append(message)
         else:
             self.fatal.append(message)
 
@@ -113,10 +116,13 @@ class Bench(Generic[CountedProgramT]):
     observer: Observer = field(default_factory=Observer)
     submitted: dict[int, Submit] = field(default_factory=dict)
     log: io.StringIO = field(default_factory=io.StringIO)
+    stats_interval_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         log = create_log(stream=self.log)
-        self.engine = Engine(self.plan, self.program, self.frontend, self._published, self.clock, log)
+        self.engine = Engine(
+            self.plan, self.program, self.frontend, self._published, self.clock, log, self.stats_interval_seconds
+        )
 
     def _published(self, message: EngineMessage) -> None:
         self.observer(message)
@@ -194,6 +200,21 @@ class Bench(Generic[CountedProgramT]):
         assert last.usage.thinking_budget == submit.thinking_budget
         assert last.usage.thinking_control_tokens == wanted.control_tokens
         assert last.usage.model_thinking_tokens == wanted.reasoning_tokens - wanted.control_tokens
+        _check_drafts(last)
+
+
+def _check_drafts(last: Finished) -> None:
+    """What was accepted explains the length of the answer: a round gives one token more than it accepts, unless it is
+    cut. That happens at most twice, at the end of the answer and before the tokens that close its thinking."""
+    counts = last.speculation
+    if counts is None:
+        return
+    of_rounds = last.usage.output_tokens - 1 - last.usage.thinking_control_tokens
+    cut = counts.accepted_tokens + counts.rounds - of_rounds
+    assert 0 <= cut <= 1 + last.usage.thinking_control_applied, f"{cut} rounds were cut"
+    assert counts.accepted_tokens == sum(counts.accepted_per_position) <= counts.drafted_tokens
+    assert list(counts.accepted_per_position) == sorted(counts.accepted_per_position, reverse=True)
+    assert 0 <= counts.fallback_steps <= counts.rounds
 
 
 def sampling(seed: int, *, greedy: bool = False) -> Sampling:

@@ -25,6 +25,7 @@ from ninfer_core.api.service import (
     Result,
     Scope,
     ServedModel,
+    Speculation,
     TextDelta,
     Timings,
     ToolCallDelta,
@@ -48,6 +49,7 @@ class EventScript:
     pause_seconds: float = 0.0
     prompt_seconds: float = 0.5
     generation_seconds: float = 2.0
+    speculation: Speculation | None = None
     refusal: RequestError | None = None
     failure: RequestError | None = None
 
@@ -127,6 +129,7 @@ class ScriptedGeneration:
             usage=self._usage(),
             timings=timings,
             tool_calls=ToolCallReport(marker_seen=bool(script.calls), structured_calls=len(script.calls)),
+            speculation=script.speculation,
         )
 
     async def aclose(self) -> None:

@@ -2,7 +2,8 @@
 
 The tokens of a request are a function of its sampling seed alone (`answer_token`), so a test can compute what any
 history must yield. A round offers 1..`columns` of them from the position that the engine's choices of N imply;
-an N that is off by one therefore shows up as wrong text.
+an N that is off by one therefore shows up as wrong text. With more than one column the program has a drafter, which
+drafts all that is offered but the last and some that are wrong, and nothing at times.
 """
 
 from __future__ import annotations
@@ -99,6 +100,7 @@ class SimulatedProgram(UnitByUnit):
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
+        self._wrong_drafts = random.Random(f"wrong drafts {self.seed}")
 
     @property
     def goes_ahead(self) -> bool:
@@ -147,7 +149,8 @@ class SimulatedProgram(UnitByUnit):
         self._ran(in_round)
         self.round_sizes.append(len(rows))
         candidates = tuple(self._advance(each) for each in rows)
-        return self._launched([self._rows[each.row] for each in rows], candidates)
+        drafted = tuple(self._wrong_drafts.randint(len(row) - 1, self.columns - 1) for row in candidates)
+        return self._launched([self._rows[each.row] for each in rows], candidates, drafted if self.columns > 1 else ())
 
     def _advance(self, each: RowRound) -> tuple[int, ...]:
         state = self._rows[each.row]
@@ -178,7 +181,7 @@ class SimulatedProgram(UnitByUnit):
         state.offered = tokens
         state.uncollected += 1
 
-    def _launched(self, states: Sequence[_Row], candidates: Candidates) -> Unit:
+    def _launched(self, states: Sequence[_Row], candidates: Candidates, drafted: tuple[int, ...] = ()) -> Unit:
         """Known at once, and told to whoever collects the units in their order."""
         unit = self.units
         self._in_flight.append(unit)
@@ -192,7 +195,7 @@ class SimulatedProgram(UnitByUnit):
                 state.uncollected -= 1
             return candidates
 
-        return Unit(collect)
+        return Unit(collect, drafted=lambda: drafted)
 
     def _ran(self, rows: Collection[int]) -> None:
         """A unit of these rows: the others have waited for it."""

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from ninfer_core.api.service import Finished
+from ninfer_core.engine.drafting import RoundDrafts
 from ninfer_core.engine.inline import InlineEngine
 from ninfer_core.engine.messages import EngineMessage, Event, Submit, Throughput, pack_token_ids
 from ninfer_core.engine.throughput import Standing, ThroughputMeter
@@ -37,7 +38,7 @@ class Meter:
         if prefill:
             self.meter.prefilled(prefill)
         if rows:
-            self.meter.decoded(rows=rows, tokens=tokens)
+            self.meter.decoded(rows=rows, tokens=tokens, drafts=RoundDrafts(3 * rows, tokens - rows))
         self.meter.end_boundary(Standing(prefilling=1, decode_ready=rows, waiting=2))
 
 
@@ -54,6 +55,8 @@ def test_an_interval_has_exactly_what_happened_in_it() -> None:
             decode_tokens=15,
             decode_rounds=3,
             decode_rows=6,
+            drafted_tokens=18,
+            accepted_tokens=9,
             host_seconds=1.5,
             prefilling=1,
             decode_ready=2,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ninfer_core.api.errors import RequestError, RequestQueueTimeout
-from ninfer_core.api.service import Finished, TextDelta, Timings, Usage
+from ninfer_core.api.service import Finished, Speculation, TextDelta, Timings, Usage
 from ninfer_core.engine.messages import (
     Cancel,
     EngineMessage,
@@ -56,6 +56,9 @@ ENGINE: list[EngineMessage] = [
             stop_string="x",
             usage=Usage(prompt_tokens=1, cached_tokens=0, output_tokens=2, reasoning_tokens=0),
             timings=Timings(queue_seconds=0.0, prompt_seconds=0.5, generation_seconds=1.0),
+            speculation=Speculation(
+                rounds=3, drafted_tokens=7, accepted_tokens=4, fallback_steps=1, accepted_per_position=(2, 1, 1)
+            ),
         ),
     ),
     failed(4, RequestQueueTimeout(waited_ms=7)),

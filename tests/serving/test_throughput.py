@@ -21,6 +21,8 @@ INTERVAL = Throughput(
     decode_tokens=500,
     decode_rounds=250,
     decode_rows=500,
+    drafted_tokens=750,
+    accepted_tokens=250,
     host_seconds=0.05,
     prefilling=1,
     decode_ready=2,
@@ -37,6 +39,8 @@ def test_what_is_zero_is_left_out() -> None:
         "prefill_tokens": 12_345,
         "decode_tokens": 500,
         "average_batch": 2.0,
+        "drafted_tokens": 750,
+        "accepted_tokens": 250,
         "running": 3,
         "prefilling": 1,
         "decode_ready": 2,
@@ -44,7 +48,8 @@ def test_what_is_zero_is_left_out() -> None:
         "host_seconds": 0.05,
         "host_percent": 1.0,
     }
-    quiet = {"decode_tokens": 0, "decode_rounds": 0, "decode_rows": 0, "prefilling": 0, "decode_ready": 0, "waiting": 0}
+    kept = {"seconds", "prefill_tokens", "host_seconds"}
+    quiet = {field: 0 for field in INTERVAL.__struct_fields__ if field not in kept}
     assert list(throughput_fields(msgspec.structs.replace(INTERVAL, **quiet))) == [
         "seconds",
         "prefill_tokens_per_second",

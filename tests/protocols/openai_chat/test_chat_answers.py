@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from ninfer_core.api import FinishReason, GenerationFailed, RequestQueueTimeout, ServerOverloaded, ServiceUnavailable
+from ninfer_core.api import (
+    FinishReason,
+    GenerationFailed,
+    RequestQueueTimeout,
+    ServerOverloaded,
+    ServiceUnavailable,
+    Speculation,
+)
 from ninfer_core.testing.event_streams import data_payloads
 from ninfer_core.testing.scripted_service import EventScript
 
@@ -78,6 +85,36 @@ def test_timings(connect: Connect) -> None:
         "predicted_per_token_ms": 500.0,
         "predicted_per_second": 2.0,
     }
+
+
+def speculation(drafted: int, accepted: int) -> Speculation:
+    return Speculation(
+        rounds=3,
+        drafted_tokens=drafted,
+        accepted_tokens=accepted,
+        fallback_steps=3 if not drafted else 0,
+        accepted_per_position=(accepted,),
+    )
+
+
+@pytest.mark.contract("OBS-7", "IMPL-6")
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [(None, None), (speculation(0, 0), None), (speculation(9, 0), (9, 0)), (speculation(9, 5), (9, 5))],
+)
+def test_drafts_are_counted_at_the_end_where_there_were_any(
+    connect: Connect, told: Speculation | None, expected: tuple[int, int] | None
+) -> None:
+    client, _ = connect(EventScript(speculation=told))
+    whole = client.post(PATH, json=body()).json()["timings"]
+    *chunks, _ = data_payloads(client.post(PATH, json=body(stream=True, timings_per_token=True)).text)
+    live, last = [chunk["timings"] for chunk in chunks[1:-1]], chunks[-1]["timings"]
+    for end in (whole, last):
+        if expected is None:
+            assert not {"draft_n", "draft_n_accepted"} & set(end)
+        else:
+            assert (end["draft_n"], end["draft_n_accepted"]) == expected
+    assert live and not any({"draft_n", "draft_n_accepted"} & set(timings) for timings in live)
 
 
 @pytest.mark.contract("OBS-6", "CHAT-8")

@@ -88,7 +88,7 @@ class _ChunkWriter:
         return self._frame(self._choice({"tool_calls": [{"index": event.index, **tool_call_object(event)}]}))
 
     def finished(self, event: Finished) -> list[bytes]:
-        timings = {"timings": timings_object(event.usage, event.timings)}
+        timings = {"timings": timings_object(event)}
         finish = self._choice({}, finish_reason(event.reason, called=self._called))
         if not self._include_usage:
             return [self._frame(finish, **timings)]

@@ -51,7 +51,8 @@ class CompletionUsage(msgspec.Struct, frozen=True):
 
 
 class CompletionTimings(msgspec.Struct, frozen=True):
-    """Milliseconds, and tokens per second."""
+    """Milliseconds, and tokens per second. The drafts are those that were checked, and those that are in the answer;
+    they are there where there were any."""
 
     cache_n: int
     prompt_n: int
@@ -62,6 +63,8 @@ class CompletionTimings(msgspec.Struct, frozen=True):
     predicted_ms: float
     predicted_per_token_ms: float
     predicted_per_second: float
+    draft_n: int | UnsetType = UNSET
+    draft_n_accepted: int | UnsetType = UNSET
 
 
 class ChatCompletion(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ninfer_core.api import FinishReason, LiveTimings, Timings, ToolCallDelta, Usage, WholeAnswer
+from ninfer_core.api import Finished, FinishReason, LiveTimings, ToolCallDelta, Usage, WholeAnswer
 from ninfer_protocols.wire.identifiers import chat_completion_id, tool_call_id
 
 _FINISH_REASONS: Mapping[FinishReason, Literal["stop", "length"]] = {
@@ -65,7 +65,7 @@ def completion(identity: AnswerIdentity, answer: WholeAnswer) -> dict[str, Any]:
         **identity.envelope("chat.completion"),
         "choices": [choice],
         "usage": usage_object(finished.usage),
-        "timings": timings_object(finished.usage, finished.timings),
+        "timings": timings_object(finished),
     }
 
 
@@ -80,14 +80,18 @@ def usage_object(usage: Usage) -> dict[str, Any]:
     }
 
 
-def timings_object(usage: Usage, timings: Timings) -> dict[str, Any]:
-    """Of a whole answer (contract OBS-1 to 6)."""
+def timings_object(finished: Finished) -> dict[str, Any]:
+    """Of a whole answer (contract OBS-1 to 7); drafts are told of where there were any (IMPL-6)."""
+    usage, timings, speculation = finished.usage, finished.timings, finished.speculation
     live = LiveTimings(
         output_tokens=usage.output_tokens,
         prompt_seconds=timings.prompt_seconds,
         generation_seconds=timings.generation_seconds,
     )
-    return live_timings_object(live, prompt_tokens=usage.prompt_tokens, cached_tokens=usage.cached_tokens)
+    told = live_timings_object(live, prompt_tokens=usage.prompt_tokens, cached_tokens=usage.cached_tokens)
+    if speculation is not None and speculation.drafted_tokens:
+        told |= {"draft_n": speculation.drafted_tokens, "draft_n_accepted": speculation.accepted_tokens}
+    return told
 
 
 def live_timings_object(live: LiveTimings, *, prompt_tokens: int, cached_tokens: int) -> dict[str, Any]:
