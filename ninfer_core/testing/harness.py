@@ -120,6 +120,10 @@ class ModelHarness:
         with torch.inference_mode():
             return self.model.decode(self.batch(slots, token_ids, accepted, prefill=False))
 
+    def advance(self, slot: int, tokens: int) -> None:
+        """So many columns of a batch that a test has run itself stay."""
+        self._lengths[slot] += tokens
+
     def fold(self, slots: Sequence[int], accepted: Sequence[int]) -> None:
         """Fold alone."""
         self._accept(slots, accepted)

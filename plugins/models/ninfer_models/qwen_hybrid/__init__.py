@@ -53,8 +53,7 @@ def ninfer_family_matrices(header: ArtifactHeader) -> Sequence[str]:
 def ninfer_family_resident(
     header: ArtifactHeader, activation_dtype: str, groups: Sequence[str]
 ) -> Sequence[TensorSpec]:
-    assert tuple(groups) == ("text",), f"groups {groups}"
-    return build_resident(header, activation_dtype)
+    return build_resident(header, activation_dtype, groups)
 
 
 @hookimpl
@@ -89,7 +88,16 @@ def ninfer_family_build(
 ) -> Model:
     from ninfer_models.qwen_hybrid.text import build_text_model
 
-    return build_text_model(header, shape.activation_dtype, shape.decode_columns, weights, device, shape.kernels)
+    return build_text_model(
+        header,
+        shape.activation_dtype,
+        shape.decode_columns,
+        weights,
+        device,
+        shape.kernels,
+        groups=shape.groups,
+        taps=shape.taps,
+    )
 
 
 @hookimpl

@@ -19,7 +19,7 @@ STORED_DTYPES = frozenset({"float32", "float16", "bfloat16"})
 _TEXT_PREFIXES = ("model.language_model.", "language_model.model.", "model.")
 _HEADS = ("lm_head.weight", "language_model.lm_head.weight")
 _VISION_PREFIXES = ("model.visual.", "visual.")
-_MTP_PREFIX = "mtp."
+MTP_PREFIX = "mtp."
 
 _PROJECTIONS = tuple(
     f".{module}.weight"
@@ -34,7 +34,7 @@ _GATES = (".linear_attn.in_proj_b.weight", ".linear_attn.in_proj_a.weight")
 _CACHE_SCALES = (".self_attn.k_scale", ".self_attn.v_scale")
 """Of keys and values that other servers keep in 8 bits, where a checkpoint has them beside the projections instead of
 below them. Not read: a KV format here scales what it stores."""
-_MTP_JOINT = f"{_MTP_PREFIX}fc.weight"
+_MTP_JOINT = f"{MTP_PREFIX}fc.weight"
 _MOST_PROBLEMS = 8
 
 Shapes = Iterator[tuple[str, tuple[int, ...]]]
@@ -208,11 +208,11 @@ def _experts(experts: Experts, hidden: int, layer: str, *, fused: bool) -> Shape
 
 def _mtp(config: QwenHybridConfig, naming: Naming) -> Shapes:
     hidden = config.hidden_size
-    yield f"{_MTP_PREFIX}fc.weight", (hidden, 2 * hidden)
+    yield f"{MTP_PREFIX}fc.weight", (hidden, 2 * hidden)
     for name in ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm"):
-        yield f"{_MTP_PREFIX}{name}.weight", (hidden,)
+        yield f"{MTP_PREFIX}{name}.weight", (hidden,)
     for index in range(config.mtp_layers):
-        layer = f"{_MTP_PREFIX}layers.{index}."
+        layer = f"{MTP_PREFIX}layers.{index}."
         yield from _norms(config, layer)
         yield from _attention(config, layer)
         yield from _feed_forward(config, naming, layer)

@@ -1,7 +1,7 @@
 """What a layer is made of, over the operations of the core: the two token mixers and the two feed-forward parts.
 
 Each part takes the residual stream and gives it back with its own share added: norm and addition are done inside the
-products, wherever the device has a kernel for that.
+products, wherever the device has a kernel for that. Its weights are those whose names begin with `ours`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Protocol
 
 import torch
 
-from ninfer_core.api import ForwardBatch, HeadNorms, Kernels, RecurrentState, Rotation
+from ninfer_core.api import AttentionCache, HeadNorms, Kernels, RecurrentState, Rotation
 from ninfer_core.ops import delta_mixer, moe, partial_rope
 from ninfer_core.ops import linear as linear_op
 from ninfer_core.ops import rms_norm as rms_norm_op
@@ -22,7 +22,6 @@ from ninfer_core.ops.partial_rope import RopeAngles
 from ninfer_core.ops.rms_norm import RmsNorm
 from ninfer_models.qwen_hybrid.config import Experts, QwenHybridConfig
 from ninfer_models.qwen_hybrid.geometry import COLUMN, DECAY, KEY, RECURRENT, UPDATE
-from ninfer_models.qwen_hybrid.resident import layer_prefix
 from ninfer_models.qwen_hybrid.weights import Weights
 
 
@@ -49,9 +48,11 @@ def select_routes(device: torch.device, kernels: Kernels) -> Routes:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One run through the layers. `row_class` is that of `ops.linear`; a prefill commits its columns."""
+    """One run through layers. `row_class` is that of `ops.linear`; a prefill commits its columns. `state` is None where
+    no layer has any."""
 
-    batch: ForwardBatch
+    cache: AttentionCache
+    state: RecurrentState | None
     rotation: Rotation
     row_class: int
     prefill: bool
@@ -66,10 +67,7 @@ class Part(Protocol):
 class GatedAttention:
     """Attention with normalised queries and keys, whose output is gated by a projection of its input."""
 
-    def __init__(
-        self, config: QwenHybridConfig, weights: Weights, layer: int, cache_layer: int, routes: Routes
-    ) -> None:
-        ours = layer_prefix(layer)
+    def __init__(self, config: QwenHybridConfig, weights: Weights, ours: str, cache_layer: int, routes: Routes) -> None:
         self._linear = routes.linear
         self._norm = Norm(weights.tensors[f"{ours}input_norm"], config.norm_epsilon)
         self._project_in = weights.matrices[f"{ours}query_gate_key_value"]
@@ -82,17 +80,14 @@ class GatedAttention:
 
     def __call__(self, x: torch.Tensor, run: Pass) -> torch.Tensor:
         projected = self._linear(x, self._project_in, run.row_class, norm=self._norm)
-        gated = run.batch.cache.attend_projected(self._cache_layer, projected, self._norms, run.rotation, self._scale)
+        gated = run.cache.attend_projected(self._cache_layer, projected, self._norms, run.rotation, self._scale)
         return self._linear(gated, self._project_out, run.row_class, residual=x)
 
 
 class DeltaNet:
     """Gated DeltaNet: convolution, delta rule, gated norm."""
 
-    def __init__(
-        self, config: QwenHybridConfig, weights: Weights, layer: int, state_layer: int, routes: Routes
-    ) -> None:
-        ours = layer_prefix(layer)
+    def __init__(self, config: QwenHybridConfig, weights: Weights, ours: str, state_layer: int, routes: Routes) -> None:
         self._linear, self._rms_norm, self._mixer = routes.linear, routes.rms_norm, routes.mixer
         self._norm = Norm(weights.tensors[f"{ours}input_norm"], config.norm_epsilon)
         joined = weights.matrices.get(f"{ours}qkv_z_b_a")
@@ -123,7 +118,8 @@ class DeltaNet:
             b=gates[..., : self._heads],
             a=gates[..., self._heads :],
         )
-        state = run.batch.state
+        state = run.state
+        assert state is not None, "a recurrent layer without its state"
         which = (mixer_state(state), self._layer, state.slots, state.lengths)
         if run.prefill:
             mixed = self._mixer.prefill(columns, self._weights, *which)
@@ -142,8 +138,7 @@ class DeltaNet:
 class DenseFeedForward:
     """down( silu(gate(x)) · up(x) )."""
 
-    def __init__(self, config: QwenHybridConfig, weights: Weights, layer: int, routes: Routes) -> None:
-        ours = layer_prefix(layer)
+    def __init__(self, config: QwenHybridConfig, weights: Weights, ours: str, routes: Routes) -> None:
         self._linear = routes.linear
         self._norm = Norm(weights.tensors[f"{ours}feed_forward_norm"], config.norm_epsilon)
         self._gate_up = weights.matrices[f"{ours}gate_up"]
@@ -157,10 +152,7 @@ class DenseFeedForward:
 class ExpertFeedForward:
     """Σ weight · expert(x) + sigmoid(shared_gate(x)) · shared(x)."""
 
-    def __init__(
-        self, config: QwenHybridConfig, experts: Experts, weights: Weights, layer: int, routes: Routes
-    ) -> None:
-        ours = layer_prefix(layer)
+    def __init__(self, config: QwenHybridConfig, experts: Experts, weights: Weights, ours: str, routes: Routes) -> None:
         self._experts = routes.experts
         self._norm = Norm(weights.tensors[f"{ours}feed_forward_norm"], config.norm_epsilon)
         self._weights = ExpertWeights(
@@ -175,6 +167,13 @@ class ExpertFeedForward:
 
     def __call__(self, x: torch.Tensor, run: Pass) -> torch.Tensor:
         return self._experts(x, self._weights, run.row_class, norm=self._norm, residual=x)
+
+
+def make_feed_forward(config: QwenHybridConfig, weights: Weights, ours: str, routes: Routes) -> Part:
+    """Of the kind that all layers of this model have."""
+    if config.experts is not None:
+        return ExpertFeedForward(config, config.experts, weights, ours, routes)
+    return DenseFeedForward(config, weights, ours, routes)
 
 
 def mixer_state(state: RecurrentState) -> MixerState:

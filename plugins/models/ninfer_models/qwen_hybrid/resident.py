@@ -12,11 +12,17 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from ninfer_core.api import ArtifactHeader, MatrixFormat, StoredMatrix, TensorSpec
-from ninfer_models.qwen_hybrid.config import Experts, QwenHybridConfig, parse_config
-from ninfer_models.qwen_hybrid.inventory import Naming, stored_matrix
+from ninfer_models.qwen_hybrid.config import Experts, LayerKind, QwenHybridConfig, parse_config
+from ninfer_models.qwen_hybrid.draft import REDUCED_HEAD, reduced_head
+from ninfer_models.qwen_hybrid.inventory import MTP_PREFIX, Naming, stored_matrix
 
 EMBEDDING, HEAD, FINAL_NORM = "embedding", "head", "final_norm"
 INVERSE_FREQUENCY, ROPE_AXIS = "inverse_frequency", "rope_axis"
+MTP_LAYER = "mtp.layer."
+MTP_JOINT, MTP_NORM, MTP_EMBEDDING_NORM, MTP_HIDDEN_NORM = (
+    f"mtp.{name}" for name in ("joint", "norm", "embedding_norm", "hidden_norm")
+)
+DRAFT_HEAD, DRAFT_TOKEN_IDS = "draft_head", "draft_token_ids"
 
 
 class ResidentTensor(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,14 +86,39 @@ class ResidentMatrix(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-Resident = ResidentTensor | ResidentMatrix
+class ResidentRows(msgspec.Struct, frozen=True, kw_only=True):
+    """A copy of those rows of another resident that the tensor `token_ids` of the artifact lists: `ids` int64 and the
+    tensors of `whole` with as many rows. Tokens outside it are refused when they are read."""
+
+    name: str
+    ids: str
+    rows: int
+    token_ids: str
+    whole: ResidentTensor | ResidentMatrix
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        return (self.token_ids,)
+
+    @property
+    def tensors(self) -> tuple[TensorSpec, ...]:
+        ids = TensorSpec(name=self.ids, shape=(self.rows,), dtype="int64")
+        rows = (msgspec.structs.replace(spec, shape=(self.rows, *spec.shape[1:])) for spec in self.whole.tensors)
+        own = (msgspec.structs.replace(spec, name=self.name + spec.name.removeprefix(self.whole.name)) for spec in rows)
+        return (ids, *own)
+
+
+Resident = ResidentTensor | ResidentMatrix | ResidentRows
 Pieces = Iterator[Resident]
+TEXT_ONLY = ("text",)
 
 
-def build_resident(header: ArtifactHeader, activation_dtype: str) -> tuple[TensorSpec, ...]:
+def build_resident(
+    header: ArtifactHeader, activation_dtype: str, groups: Sequence[str] = TEXT_ONLY
+) -> tuple[TensorSpec, ...]:
     """The list as the plan wants it. Raises ArtifactInvalid."""
     config = parse_config(header)
-    residents = list_residents(config, Naming(header, config), activation_dtype)
+    residents = list_residents(config, Naming(header, config), activation_dtype, groups)
     return tuple(spec for each in residents for spec in each.tensors)
 
 
@@ -95,10 +126,18 @@ def layer_prefix(index: int) -> str:
     return f"layers.{index}."
 
 
-def list_residents(config: QwenHybridConfig, naming: Naming, activation_dtype: str) -> tuple[Resident, ...]:
+def list_residents(
+    config: QwenHybridConfig, naming: Naming, activation_dtype: str, groups: Sequence[str] = TEXT_ONLY
+) -> tuple[Resident, ...]:
     """Everything the text model reads: dense matrices and the embedding in the activation dtype, vectors and taps in
-    float32, other matrices in their codes."""
-    return tuple(_Lister(config, naming, activation_dtype).all())
+    float32, other matrices in their codes. `mtp` and `draft_head` among `groups` add what drafters use of them."""
+    lister = _Lister(config, naming, activation_dtype)
+    pieces = list(lister.text())
+    if "mtp" in groups:
+        pieces += lister.next_token_head()
+    if "draft_head" in groups:
+        pieces += lister.reduced_head(pieces)
+    return tuple(pieces)
 
 
 def joins(parts: Sequence[StoredMatrix]) -> bool:
@@ -112,7 +151,7 @@ class _Lister:
         self._naming = naming
         self._dtype = activation_dtype
 
-    def all(self) -> Pieces:
+    def text(self) -> Pieces:
         config, naming = self._config, self._naming
         table = (config.vocabulary_rows, config.hidden_size)
         yield self._tensor(EMBEDDING, table, f"{naming.text}embed_tokens.weight", self._dtype)
@@ -122,13 +161,32 @@ class _Lister:
         yield ResidentTensor(name=INVERSE_FREQUENCY, shape=(config.rope.pairs,), dtype="float32")
         yield ResidentTensor(name=ROPE_AXIS, shape=(config.rope.pairs,), dtype="int64")
         for index, kind in enumerate(config.layer_kinds):
-            ours, theirs = layer_prefix(index), naming.layer(index)
-            hidden = (config.hidden_size,)
-            yield self._tensor(f"{ours}input_norm", hidden, f"{theirs}input_layernorm.weight")
-            yield self._tensor(f"{ours}feed_forward_norm", hidden, f"{theirs}post_attention_layernorm.weight")
-            mixer = self._attention if kind == "full_attention" else self._delta_net
-            yield from mixer(ours, theirs)
-            yield from self._feed_forward(ours, theirs)
+            yield from self._layer(layer_prefix(index), naming.layer(index), kind)
+
+    def next_token_head(self) -> Pieces:
+        """Of several layers the first: drafters apply it again and again."""
+        hidden, theirs = self._config.hidden_size, MTP_PREFIX
+        yield self._matrix(MTP_JOINT, self._stored(f"{theirs}fc.weight", hidden, 2 * hidden))
+        norms = {MTP_EMBEDDING_NORM: "pre_fc_norm_embedding", MTP_HIDDEN_NORM: "pre_fc_norm_hidden", MTP_NORM: "norm"}
+        for name, part in norms.items():
+            yield self._tensor(name, (hidden,), f"{theirs}{part}.weight")
+        yield from self._layer(MTP_LAYER, f"{theirs}layers.0.", "full_attention")
+
+    def reduced_head(self, text: Sequence[Resident]) -> Pieces:
+        """Rows of the head, in the form in which it is kept."""
+        head = EMBEDDING if self._config.tied_head else HEAD
+        whole = next(each for each in text if each.name == head)
+        assert not isinstance(whole, ResidentRows)
+        (rows,) = (shape[0] for _, shape in reduced_head(self._naming.stored))
+        yield ResidentRows(name=DRAFT_HEAD, ids=DRAFT_TOKEN_IDS, rows=rows, token_ids=REDUCED_HEAD, whole=whole)
+
+    def _layer(self, ours: str, theirs: str, kind: LayerKind) -> Pieces:
+        hidden = (self._config.hidden_size,)
+        yield self._tensor(f"{ours}input_norm", hidden, f"{theirs}input_layernorm.weight")
+        yield self._tensor(f"{ours}feed_forward_norm", hidden, f"{theirs}post_attention_layernorm.weight")
+        mixer = self._attention if kind == "full_attention" else self._delta_net
+        yield from mixer(ours, theirs)
+        yield from self._feed_forward(ours, theirs)
 
     def _tensor(self, name: str, shape: tuple[int, ...], part: str, dtype: str = "float32") -> ResidentTensor:
         return ResidentTensor(name=name, shape=shape, dtype=dtype, part=part)

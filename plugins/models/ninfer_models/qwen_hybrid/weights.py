@@ -7,12 +7,12 @@ be converted, which happens a few million at a time.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
-from ninfer_core.api import ArtifactHeader, StoredMatrix, WeightSource, fp8_blocks
+from ninfer_core.api import ArtifactHeader, ArtifactInvalid, StoredMatrix, WeightSource, fp8_blocks
 from ninfer_core.api.stored_matrix import FP8_BLOCK
 from ninfer_core.ops.linear import DenseMatrix, Fp8Matrix, Matrix, Nvfp4Matrix, dense
 from ninfer_models.qwen_hybrid.config import QwenHybridConfig
@@ -20,7 +20,9 @@ from ninfer_models.qwen_hybrid.inventory import Naming
 from ninfer_models.qwen_hybrid.resident import (
     INVERSE_FREQUENCY,
     ROPE_AXIS,
+    TEXT_ONLY,
     ResidentMatrix,
+    ResidentRows,
     ResidentTensor,
     list_residents,
 )
@@ -39,23 +41,57 @@ class Weights:
 
 
 def load_weights(
-    header: ArtifactHeader, config: QwenHybridConfig, source: WeightSource, activation_dtype: str, device: torch.device
+    header: ArtifactHeader,
+    config: QwenHybridConfig,
+    source: WeightSource,
+    activation_dtype: str,
+    device: torch.device,
+    groups: Sequence[str] = TEXT_ONLY,
 ) -> Weights:
-    """Everything of `list_residents`, on `device`."""
+    """Everything of `list_residents`, on `device`. Raises ArtifactInvalid for a reduced head that lists no tokens of
+    the head."""
     tensors = {
         INVERSE_FREQUENCY: torch.tensor(inverse_frequencies(config.rope), dtype=torch.float32, device=device),
         ROPE_AXIS: torch.tensor(axes(config.rope), dtype=torch.int64, device=device),
     }
     matrices: dict[str, Matrix] = {}
-    residents = list_residents(config, Naming(header, config), activation_dtype)
+    residents = list_residents(config, Naming(header, config), activation_dtype, groups)
     source.expect([name for each in residents for name in each.sources])
     dtype_by_name = {spec.name: spec.dtype for spec in header.tensors}
     for resident in residents:
         if isinstance(resident, ResidentMatrix):
             matrices[resident.name] = _Reader(source, device).matrix(resident)
+        elif isinstance(resident, ResidentRows):
+            ids = _token_ids(header.source, resident, source, device)
+            name = resident.whole.name
+            whole = matrices[name] if name in matrices else DenseMatrix(tensors[name])
+            tensors[resident.ids], matrices[resident.name] = ids, _rows_of(whole, ids)
         elif resident.part is not None:
             tensors[resident.name] = _tensor(resident, resident.part, dtype_by_name[resident.part], source, device)
     return Weights(tensors, matrices)
+
+
+def _token_ids(artifact: str, resident: ResidentRows, source: WeightSource, device: torch.device) -> torch.Tensor:
+    ids = source.read(resident.token_ids, device).long()
+    most = resident.whole.shape[0]
+    wrong = int(((ids < 0) | (ids >= most)).sum())
+    if wrong:
+        problem = (
+            f"{wrong} of the {len(ids)} ids of {resident.token_ids} are not in 0..{most - 1}, the rows of the head"
+        )
+        raise ArtifactInvalid(artifact, [problem])
+    return ids
+
+
+def _rows_of(matrix: Matrix, rows: torch.Tensor) -> Matrix:
+    """A copy; tensors of one byte an element are moved as bytes, which every device can gather."""
+    return type(matrix)(*(_gathered(tensor, rows) for tensor in matrix.tensors))
+
+
+def _gathered(tensor: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    if tensor.element_size() == 1:
+        return tensor.view(torch.uint8).index_select(0, rows).view(tensor.dtype)
+    return tensor.index_select(0, rows)
 
 
 def _tensor(
