@@ -12,6 +12,7 @@ from ninfer_core.api.geometry import Geometry, Kernels
 from ninfer_core.api.kv import KVLayout
 from ninfer_core.api.protocol import Compat
 from ninfer_core.api.request import SamplingOptions
+from ninfer_core.api.speculative import DrafterNeeds
 
 
 class PluginPin(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +81,13 @@ class Capacities(msgspec.Struct, frozen=True, kw_only=True):
     default_max_tokens: int
 
 
+class PlannedDrafter(msgspec.Struct, frozen=True, kw_only=True):
+    """What the plan's backend of speculation was found to need. `groups` are all groups of tensors that are loaded."""
+
+    groups: tuple[str, ...]
+    needs: DrafterNeeds
+
+
 class Feature(msgspec.Struct, frozen=True):
     """Whether something is on, and a remark for a person on why; `not built yet` is said where it is true."""
 
@@ -115,7 +123,7 @@ class ExecutionPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     Server settings that change no token and no byte on the device (address, key, logs) are not part of the plan.
     `fingerprint` is that of the artifact (`ninfer_core.artifact.fingerprint`), by which the engine knows it again.
-    `compat` is sorted, each name once. `token_domain` is the frontend's.
+    `compat` is sorted, each name once. `token_domain` is the frontend's. `drafter` is None where nothing speculates.
     """
 
     ninfer_version: str
@@ -140,6 +148,7 @@ class ExecutionPlan(msgspec.Struct, frozen=True, kw_only=True):
     kernels: Kernels = "auto"
     compat: tuple[Compat, ...] = ()
     tolerant_tool_calls: bool = False
+    drafter: PlannedDrafter | None = None
 
     def pin(self, kind: str) -> PluginPin:
         """The pin of a kind that has exactly one plugin in a plan (`family`, `kv`)."""
@@ -178,4 +187,5 @@ class ExecutionPlan(msgspec.Struct, frozen=True, kw_only=True):
             "ledger": {line.name: line.bytes for line in self.ledger.lines if line.name != HEADROOM},
             "compat": self.compat,
             "tolerant_tool_calls": self.tolerant_tool_calls,
+            "drafter": self.drafter,
         }
