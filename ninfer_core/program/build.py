@@ -15,18 +15,19 @@ from ninfer_core.api.kv import KVCodec
 from ninfer_core.api.model import Model
 from ninfer_core.api.plan import DeviceInfo, ExecutionPlan
 from ninfer_core.api.request import TOP_K_CAP
-from ninfer_core.artifact.finite import FiniteWeights, count_nonfinite
+from ninfer_core.artifact.finite import count_nonfinite
+from ninfer_core.ops.accept import Acceptor
 from ninfer_core.plan.pins import resolve_pinned
-from ninfer_core.plan.sizing import build_shape
 from ninfer_core.plan.units import format_bytes
 from ninfer_core.plugins import LoadedPlugin
 from ninfer_core.plugins.registry import PluginRegistry
 from ninfer_core.plugins.trial import try_codec
 from ninfer_core.program.compilation import compiling_only
 from ninfer_core.program.contract import OnPhase, RowRound, RowSetup, Sampling
+from ninfer_core.program.loading import load_model
 from ninfer_core.program.pools import allocate_pools
 from ninfer_core.program.runner import DeviceProgram
-from ninfer_core.program.workspace import make_workspace, weights_for
+from ninfer_core.program.workspace import make_workspace
 
 CPU_WARM_UP_TOKENS = 16
 """On the CPU a warm-up only makes the first request's threads and caches; a whole chunk would cost seconds."""
@@ -106,27 +107,21 @@ def build_program(
     device: torch.device,
     on_phase: OnPhase,
     wrap_model: Callable[[Model], Model] | None = None,
+    acceptor: Acceptor | None = None,
 ) -> DeviceProgram:
-    """A program that is ready to run; `wrap_model` may put something between it and its model. Raises the
-    StartupErrors of the plugins, ArtifactInvalid for weights that are no numbers, ModelNotFinite for logits that are
+    """A program that is ready to run; `wrap_model` may put something between it and its model, and `acceptor` say
+    which drafts are kept, which else the model's law does. Raises the StartupErrors of the plugins, ArtifactInvalid for weights that are no numbers, ModelNotFinite for logits that are
     none, and StartFailed when the device does not have the memory that the plan counts on."""
     settle_threads(plan, device)
     plugins = resolve_pinned(plan, registry)
-    (family,), (kv,) = plugins["family"], plugins["kv"]
+    (kv,) = plugins["kv"]
     with _phase("weights", on_phase):
-        finite = FiniteWeights(header.source, weights_for(device, weights))
-        model: Model = family.hook.ninfer_family_build(
-            header=header,
-            shape=build_shape(plan.capacities, plan.activation_dtype, plan.kernels),
-            weights=finite,
-            device=device,
-        )
-        finite.check()
+        model, drafter = load_model(plan, plugins, header, weights, device)
         model = model if wrap_model is None else wrap_model(model)
     with _phase("pools", on_phase):
         codec = _tried_codec(kv, plan, device)
         pools = allocate_pools(plan, device)
-        program = DeviceProgram(plan, model, codec, pools, device)
+        program = DeviceProgram(plan, model, codec, pools, device, drafter, acceptor)
     if device.type == "cuda" and plan.kernels == "auto":
         with _phase("kernels", on_phase), remedied("kernels do not compile", "--kernels reference runs without them"):
             compile_kernels(program, plan)
