@@ -151,7 +151,7 @@ def test_a_reduced_head_gives_the_logits_of_its_tokens(embedded: ArtifactHandle,
     model, whole = build(artifact, "draft_head"), build(artifact)
     assert isinstance(model, DraftableModel) and whole.draft_token_ids is None and whole.next_token_head is None
     ids = model.draft_token_ids
-    assert ids.dtype == torch.int64 and 0 < len(ids) < 4096
+    assert ids is not None and ids.dtype == torch.int64 and 0 < len(ids) < 4096
     hidden = torch.randn(3, 2, 256)
     FP32_LOGITS.check(model.draft_logits(hidden), whole.draft_logits(hidden)[..., ids])
     planned = build_resident(artifact.header, "float32", ("text", "draft_head"))
