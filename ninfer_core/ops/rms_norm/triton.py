@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_wait
+
+from ninfer_core.ops.kernels.dependent import wait_for_launches
 
 
 @triton.jit
@@ -14,8 +15,7 @@ def norm_rows(x, weight, y, width, epsilon, PADDED: tl.constexpr, DEPENDENT: tl.
     column = tl.arange(0, PADDED)
     inside = column < width
     factor = 1.0 + tl.load(weight + column, mask=inside, other=0.0).to(tl.float32)
-    if DEPENDENT:
-        gdc_wait()
+    wait_for_launches(DEPENDENT)
     place = tl.program_id(0).to(tl.int64) * width + column
     wide = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
     scale = tl.rsqrt(tl.sum(wide * wide, 0) / width + epsilon)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from ninfer_core.ops.kernels.dependent import let_next_begin, wait_for_launches
 
 BLOCK = 1024
 
@@ -16,12 +17,10 @@ def swiglu_blocks(x, y, width, BLOCK: tl.constexpr, DEPENDENT: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = column < width
-    if DEPENDENT:
-        gdc_wait()
+    wait_for_launches(DEPENDENT)
     gate = tl.load(x + row * 2 * width + column, mask=inside, other=0.0).to(tl.float32)
     up = tl.load(x + row * 2 * width + width + column, mask=inside, other=0.0).to(tl.float32)
-    if DEPENDENT:
-        gdc_launch_dependents()
+    let_next_begin(DEPENDENT)
     tl.store(y + row * width + column, (silu(gate) * up).to(y.dtype.element_ty), mask=inside)
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from ninfer_core.ops.delta_mixer.kernels.arithmetic import L2_EPSILON, log_decay, opened, sigmoid, silu, stepped
+from ninfer_core.ops.kernels.dependent import let_next_begin, wait_for_launches
 
 
 @triton.jit
@@ -149,8 +149,7 @@ def decode_kernel(
     log_rate = tl.load(a_log + head)
     bias = tl.load(dt_bias + head)
     norm = tl.load(gate_norm + value_index)
-    if DEPENDENT:
-        gdc_wait()
+    wait_for_launches(DEPENDENT)
     qkv += row * qkv_row
     gate += row * gate_row + head * VALUE_DIM + value_index
     b += row * b_row + head
@@ -162,8 +161,7 @@ def decode_kernel(
     opening = tl.load(gate)
     strength = tl.load(b)
     rate = tl.load(a)
-    if DEPENDENT:
-        gdc_launch_dependents()
+    let_next_begin(DEPENDENT)
     if AHEAD > 0:
         following = row * VALUE_HEADS + head + AHEAD
         if following < tl.num_programs(1) * VALUE_HEADS:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from ninfer_core.ops.kernels.dependent import let_next_begin, wait_for_launches
 from ninfer_core.ops.linear.kernels.codes import BLOCK_REST, BLOCK_SHIFT, E4M3_SHIFT, e2m1, e4m3
 from ninfer_core.ops.swiglu.triton import silu
 
@@ -137,8 +137,7 @@ def few_rows(
     up_group_scale = group_scale
     if GROUPED and GATED:
         up_group_scale = tl.load(scales + up * groups + group)
-    if DEPENDENT:
-        gdc_wait()
+    wait_for_launches(DEPENDENT)
     for start in tl.range(begin, end, INPUTS, num_stages=STAGES):
         at = start // PARTS
         if PARTS > 1:
@@ -181,8 +180,7 @@ def few_rows(
                 sums, odd_sums = _add_e4m3(sums, odd_sums, code, even, odd, ASSEMBLY)
                 if GATED:
                     ups, odd_ups = _add_e4m3(ups, odd_ups, up_code, even, odd, ASSEMBLY)
-    if DEPENDENT:
-        gdc_launch_dependents()
+    let_next_begin(DEPENDENT)
     sums += odd_sums
     ups += odd_ups
     if FORMAT == "fp8_groups":

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from ninfer_core.ops.kernels.dependent import let_next_begin, wait_for_launches
 from ninfer_core.ops.linear.kernels.codes import E2M1_UNIT, E4M3_UNIT, e2m1, e4m3
 from ninfer_core.ops.swiglu.triton import silu
 
@@ -33,15 +33,13 @@ def quantise_rows(
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, PADDED)
     inside = column < width
-    if DEPENDENT:
-        gdc_wait()
+    wait_for_launches(DEPENDENT)
     if GATED:
         gate = tl.load(x + row * 2 * width + column, mask=inside, other=0.0).to(tl.float32)
         value = silu(gate) * tl.load(x + row * 2 * width + width + column, mask=inside, other=0.0).to(tl.float32)
     else:
         value = tl.load(x + row * width + column, mask=inside, other=0.0).to(tl.float32)
-    if DEPENDENT:
-        gdc_launch_dependents()
+    let_next_begin(DEPENDENT)
     if NORM:
         root = tl.rsqrt(tl.sum(value * value, 0) / width + epsilon)
         value = value * root * (1.0 + tl.load(norm_weight + column, mask=inside, other=0.0).to(tl.float32))

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from ninfer_core.ops.kernels.dependent import follow, let_next_begin, wait_for_launches
 from ninfer_core.ops.moe.kernels.choose import choose, is_last, prepare
 from ninfer_core.ops.moe.kernels.product import gated, gated_rows, product
 
@@ -46,8 +46,7 @@ def _score_tokens(
     mask = (row < EXPERTS)[:, None] & there[None, :]
     matrix = tl.load(router + row[:, None] * HIDDEN + column[None, :], mask=mask, other=0.0)
     weight = 1.0 + tl.load(norm_weight + column, mask=there, other=0.0).to(tl.float32)
-    if DEPENDENT:
-        gdc_wait()
+    wait_for_launches(DEPENDENT)
     following = tl.load(x + first * HIDDEN + column, mask=there, other=0.0)
     for index in range(first, last):
         wide = following.to(tl.float32)
@@ -83,8 +82,7 @@ def route_kernel(
 ):
     """Grid: (router programs, then one for each token; tiles of BLOCK_T tokens)."""
     ROUTERS: tl.constexpr = (EXPERTS + BLOCK_N - 1) // BLOCK_N
-    if DEPENDENT:
-        gdc_launch_dependents()
+    let_next_begin(DEPENDENT)
     program, tile = tl.program_id(0), tl.program_id(1)
     first = tile * BLOCK_T
     last = tl.minimum(first + BLOCK_T, tokens)
@@ -102,8 +100,7 @@ def route_kernel(
                 score = tl.load(place, mask=mask, other=0.0, cache_modifier=".cg")  # written by other programs
                 choose(score, token, token < last, experts, shares, EXPERTS, EXPERTS_PADDED, TOP_K, CHOOSE_T)
     else:
-        if DEPENDENT:
-            gdc_wait()
+        wait_for_launches(DEPENDENT)
         index = first + program - ROUTERS
         if index < tokens:
             prepare(x, norm_weight, epsilon, shared_gate, normed, openings, index, HIDDEN, HIDDEN_PADDED)
@@ -188,9 +185,7 @@ def inner_kernel(
     DEPENDENT: tl.constexpr,
 ):
     """Grid: (blocks of BLOCK_N / 2 inner values of the wider kind of expert; the shared expert, then the slots)."""
-    if DEPENDENT:
-        gdc_launch_dependents()
-        gdc_wait()
+    follow(DEPENDENT)
     slot = tl.program_id(1) - 1
     first = tl.program_id(0) * (BLOCK_N // 2)
     if slot < 0:
@@ -281,9 +276,8 @@ def outer_kernel(
 
     parts [tokens · (TOP_K + 1), HIDDEN] float32: what each token gets from each of its experts, then from the shared
     one."""
-    if DEPENDENT:
-        gdc_launch_dependents()
-        gdc_wait()
+    let_next_begin(DEPENDENT)
+    wait_for_launches(DEPENDENT)
     block, slot = tl.program_id(0), tl.program_id(1) - 1
     row = block * BLOCK_N + tl.arange(0, BLOCK_N)
     rows_live = row < HIDDEN
