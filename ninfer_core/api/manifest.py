@@ -10,9 +10,7 @@ import msgspec
 KINDS = ("protocol", "family", "kv", "spec", "media")
 """The kinds of plugin. The entry-point group of a kind is `ninfer.<kind>`."""
 
-PROVISIONAL_KINDS: Mapping[str, str] = MappingProxyType(
-    {"spec": "speculative decoding", "media": "image and video input"}
-)
+PROVISIONAL_KINDS: Mapping[str, str] = MappingProxyType({"media": "image and video input"})
 """Kinds that no third party can offer yet, and what opens them. Nothing of the core calls their hooks so far, so that
 they have been proven by nobody and will change: they are no part of plugin API version 1."""
 

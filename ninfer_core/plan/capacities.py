@@ -17,8 +17,9 @@ DEFAULT_MAX_CONTEXT = 8192
 CHUNK_STEP = 128
 
 
-def wanted_capacities(options: ServeOptions, geometry: Geometry) -> Capacities:
-    """What the options ask for. With `--kv-capacity auto` the pages are the least that can work.
+def wanted_capacities(options: ServeOptions, geometry: Geometry, draft_tokens: int = 0) -> Capacities:
+    """What the options ask for. With `--kv-capacity auto` the pages are the least that can work. `draft_tokens` of a
+    round are settled before.
 
     Raises PlanRejected with every option that the model or another option rules out.
     """
@@ -41,7 +42,7 @@ def wanted_capacities(options: ServeOptions, geometry: Geometry) -> Capacities:
         max_pending_requests=options.max_pending_requests,
         pending_timeout_ms=options.pending_timeout_ms,
         prefill_chunk=min(options.prefill_chunk, max_context),
-        draft_tokens=0,
+        draft_tokens=draft_tokens,
         default_max_tokens=options.default_max_tokens,
     )
 
@@ -134,6 +135,9 @@ def _memory_remedy(options: ServeOptions, sizing: Sizing, wanted: Capacities, ke
     )
     if chunk is not None:
         advice.append(phrase(f"--prefill-chunk {chunk}", _with_chunk(wanted, chunk)))
+    drafts = largest_that(lambda drafts: fits(_with_drafts(wanted, drafts)), 1, wanted.draft_tokens - 1)
+    if drafts is not None:
+        advice.append(phrase(f"--draft-tokens {drafts}", _with_drafts(wanted, drafts)))
     if advice:
         return "any of these fits: " + ", ".join(advice)
     least_bytes = sizing.bytes(_smallest(wanted)) + keep_free
@@ -164,5 +168,10 @@ def _with_chunk(wanted: Capacities, chunk: int) -> Capacities:
     return msgspec.structs.replace(wanted, prefill_chunk=chunk)
 
 
+def _with_drafts(wanted: Capacities, drafts: int) -> Capacities:
+    return msgspec.structs.replace(wanted, draft_tokens=drafts)
+
+
 def _smallest(wanted: Capacities) -> Capacities:
-    return _with_chunk(_with_context(_with_rows(wanted, 1, explicit_kv=False), 1), 1)
+    fewest = _with_chunk(_with_context(_with_rows(wanted, 1, explicit_kv=False), 1), 1)
+    return _with_drafts(fewest, min(1, wanted.draft_tokens))

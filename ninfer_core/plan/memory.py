@@ -3,11 +3,11 @@ so that the ledger and the device agree."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from ninfer_core.api.artifact import DTYPE_BYTES, TensorSpec
-from ninfer_core.api.geometry import BuildShape, Geometry
+from ninfer_core.api.geometry import BuildShape, Geometry, StateArray
 from ninfer_core.api.kv import KVLayout
 from ninfer_core.api.plan import Capacities, DeviceInfo
 from ninfer_core.ops.workspace import linear, paged_attention, sample
@@ -78,30 +78,48 @@ def pages_for(tokens: int, page_tokens: int = PAGE_TOKENS) -> int:
     return ceiling_divide(tokens, page_tokens)
 
 
-def kv_planes(geometry: Geometry, layout: KVLayout, pages: int) -> tuple[TensorSpec, ...]:
-    """One tensor [layers, pages, kv_heads, page_tokens, elements] for each plane of the codec."""
+def kv_planes(geometry: Geometry, layout: KVLayout, pages: int, drafter_layers: int = 0) -> tuple[TensorSpec, ...]:
+    """One tensor [layers, pages, kv_heads, page_tokens, elements] for each plane of the codec; the layers of a drafter
+    come behind those of the model."""
     attention = geometry.attention
     return tuple(
         TensorSpec(
             name=f"{plane.part}.{plane.name}",
-            shape=(attention.layers, pages, attention.kv_heads, PAGE_TOKENS, plane.elements),
+            shape=(attention.layers + drafter_layers, pages, attention.kv_heads, PAGE_TOKENS, plane.elements),
             dtype=plane.dtype,
         )
         for plane in layout.planes
     )
 
 
-def page_bytes(geometry: Geometry, layout: KVLayout) -> int:
+def page_bytes(geometry: Geometry, layout: KVLayout, drafter_layers: int = 0) -> int:
     """Bytes of one page in all attention layers."""
-    return sum(plane.bytes for plane in kv_planes(geometry, layout, 1))
+    return sum(plane.bytes for plane in kv_planes(geometry, layout, 1, drafter_layers))
 
 
-def state_tensors(geometry: Geometry, slots: int) -> tuple[TensorSpec, ...]:
-    """Committed recurrent state: [layers, slots, *shape] for each array of a sequence."""
+def spare_pages(capacities: Capacities) -> int:
+    """Pages behind those that rows can reserve. Columns of drafts may lie behind a row's reservation: one page, which
+    all block tables name where they name nothing else, takes what they leave."""
+    return 1 if capacities.draft_tokens else 0
+
+
+def state_tensors(arrays: Sequence[StateArray], slots: int) -> tuple[TensorSpec, ...]:
+    """State of the model or of a drafter: [layers, slots, *shape] for each array of a sequence."""
     return tuple(
-        TensorSpec(name=array.name, shape=(array.layers, slots, *array.shape), dtype=array.dtype)
-        for array in geometry.state
+        TensorSpec(name=array.name, shape=(array.layers, slots, *array.shape), dtype=array.dtype) for array in arrays
     )
+
+
+def feature_tensors(geometry: Geometry, capacities: Capacities, taps: int, dtype: str) -> tuple[TensorSpec, ...]:
+    """What a drafter reads of the last round's columns: [slots, columns, taps, hidden_size]."""
+    shape = (capacities.state_slots, 1 + capacities.draft_tokens, taps, geometry.hidden_size)
+    return (TensorSpec(name="features", shape=shape, dtype=dtype),)
+
+
+def tapped_bytes(geometry: Geometry, shape: BuildShape) -> int:
+    """Features of a unit at hand: of a chunk and the column before it, or of a round, of this one and the last."""
+    columns = max(1 + shape.prefill_tokens, 2 * shape.decode_rows * shape.decode_columns)
+    return columns * len(shape.taps) * geometry.hidden_size * DTYPE_BYTES[shape.activation_dtype]
 
 
 def record_tensors(geometry: Geometry, slots: int, columns: int) -> tuple[TensorSpec, ...]:
@@ -119,7 +137,7 @@ def record_tensors(geometry: Geometry, slots: int, columns: int) -> tuple[Tensor
 def row_tensors(geometry: Geometry, capacities: Capacities) -> tuple[TensorSpec, ...]:
     """What a slot keeps between rounds, for each of C rows and W columns."""
     rows, columns = capacities.max_concurrency, 1 + capacities.draft_tokens
-    table_pages = pages_for(capacities.max_context)
+    table_pages = pages_for(capacities.max_context + capacities.draft_tokens)
     shapes: tuple[tuple[str, str, tuple[int, ...]], ...] = (
         ("block_tables", "int32", (rows, table_pages)),
         ("penalty_counts", "int32", (rows, geometry.vocabulary_rows)),

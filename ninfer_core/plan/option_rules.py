@@ -15,7 +15,6 @@ CACHE_CAPACITIES = (
     "max_long_anchors_per_continuation",
 )
 """Options that `--no-prefix-reuse` excludes, whatever their value (contract OPT-30)."""
-MTP_DRAFT_TOKENS = 5
 
 
 def option_problems(options: ServeOptions) -> list[Problem]:
@@ -49,13 +48,6 @@ def _conflicts(options: ServeOptions) -> list[Problem]:
                 found.append(
                     (f"{options.origin(name)} needs a speculative backend", f"add --spec or drop {flag_name(name)}")
                 )
-    elif _is_mtp(options.spec) and (options.draft_tokens or 0) > MTP_DRAFT_TOKENS:
-        found.append(
-            (
-                f"{options.origin('draft_tokens')} is {options.draft_tokens}, and mtp drafts 1..{MTP_DRAFT_TOKENS}",
-                f"--draft-tokens {MTP_DRAFT_TOKENS} is the most; dflash and dflash2 take up to 15",
-            )
-        )
     if options.device == "cpu" and options.assume_device_memory is not None:
         found.append(
             (
@@ -64,10 +56,6 @@ def _conflicts(options: ServeOptions) -> list[Problem]:
             )
         )
     return [Problem(code="option_conflict", message=message, remedy=remedy) for message, remedy in found]
-
-
-def _is_mtp(spec: str) -> bool:
-    return spec.partition("@")[0] == "mtp"
 
 
 def _not_built(options: ServeOptions) -> list[Problem]:
@@ -79,6 +67,4 @@ def _not_built(options: ServeOptions) -> list[Problem]:
 
 
 def _asks_for_something(name: str, value: object) -> bool:
-    if name == "spec":
-        return False  # judged with the other plugin names, where a mistyped one is told apart
     return value is not None and value is not False

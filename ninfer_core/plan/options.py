@@ -178,7 +178,6 @@ class ServeOptions(FrontOptions, frozen=True, kw_only=True):
             default="off",
             example='"mtp"',
             metavar="NAME",
-            built=False,
         ),
     ] = None
     draft_tokens: Annotated[
@@ -190,13 +189,12 @@ class ServeOptions(FrontOptions, frozen=True, kw_only=True):
             15,
             "Tokens drafted in a round: 1..5 with mtp, 1..15 with dflash and dflash2. Needs --spec.",
             unit="tokens",
-            default="unset",
+            default="the backend's own",
             example="3",
-            built=False,
         ),
     ] = None
     lm_head_draft: Annotated[
-        bool, switch("speculation", "OPT-25", "Draft with the reduced proposal head. Needs --spec.", built=False)
+        bool, switch("speculation", "OPT-25", "Draft with the reduced proposal head. Needs --spec.")
     ] = False
 
     # --- cache

@@ -16,7 +16,7 @@ from ninfer_core.api.version import API_VERSION
 from ninfer_core.plugins.loading import LoadedPlugin
 from ninfer_core.plugins.registry import PluginRegistry
 
-DEVICE_KINDS = frozenset({"family", "kv"})
+DEVICE_KINDS = frozenset({"family", "kv", "spec"})
 """Kinds that the engine process needs; protocols stay in the front."""
 
 

@@ -7,17 +7,18 @@ allocated and no weight is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from typing import cast
 
-from ninfer_core.api.artifact import ArtifactHeader
+from ninfer_core.api.artifact import ArtifactHeader, TensorSpec
 from ninfer_core.api.errors import ArtifactInvalid, PlanRejected, PluginIncompatible, Problem
 from ninfer_core.api.frontend import Frontend, TemplateCapabilities, ThinkingDefaults
 from ninfer_core.api.geometry import BuildShape, Geometry, Kernels
 from ninfer_core.api.kv import KVLayout
-from ninfer_core.api.plan import Capacities, DeviceInfo, ExecutionPlan, Feature, Features, PluginPin
+from ninfer_core.api.plan import Capacities, DeviceInfo, ExecutionPlan, Feature, Features, PlannedDrafter, PluginPin
 from ninfer_core.api.protocol import Compat
 from ninfer_core.api.request import SamplingOptions
 from ninfer_core.api.version import API_VERSION
@@ -29,13 +30,12 @@ from ninfer_core.plan.capacities import fitted_capacities, wanted_capacities
 from ninfer_core.plan.option_sources import check_ranges
 from ninfer_core.plan.options import ServeOptions
 from ninfer_core.plan.selection import Selection, claim_family, require_capabilities, select_plugins
-from ninfer_core.plan.sizing import Sizing
+from ninfer_core.plan.sizing import TEXT_ALONE, Sizing
+from ninfer_core.plan.speculation import check_groups, chosen_draft_tokens, drafter_of, speculation_feature
 from ninfer_core.plugins.loading import LoadedPlugin
 from ninfer_core.plugins.offer import PluginOffer
 from ninfer_core.plugins.registry import PluginRegistry
 
-ENABLED_GROUPS = frozenset({"text"})
-"""Tensor groups that this release loads."""
 NOT_BUILT = Feature(False, "not built yet")
 
 
@@ -47,6 +47,7 @@ class Resolution:
     frontend: Frontend
     family: LoadedPlugin
     kv: LoadedPlugin
+    spec: LoadedPlugin | None = None
 
 
 def resolve(
@@ -73,8 +74,9 @@ def resolve_selected(
 ) -> Resolution:
     """`resolve_for_serving` for options that have been checked and a selection made from them."""
     family = claim_family(selection.family, registry, header)
-    require_capabilities((family.offer, selection.kv, *selection.protocols), registry)
-    kv = registry.load(selection.kv)
+    specs = () if selection.spec is None else (selection.spec,)
+    require_capabilities((family.offer, selection.kv, *specs, *selection.protocols), registry)
+    kv, spec = registry.load(selection.kv), next(map(registry.load, specs), None)
     activation_dtype = "float32" if device.kind == "cpu" else "bfloat16"
     geometry = _geometry(family, header, activation_dtype)
     layout = _kv_layout(kv, geometry, options)
@@ -83,25 +85,56 @@ def resolve_selected(
         geometry=geometry,
         layout=layout,
         activation_dtype=activation_dtype,
-        resident=family.hook.ninfer_family_resident(header=header, activation_dtype=activation_dtype, groups=("text",)),
+        resident=_resident(family, header, activation_dtype),
         workspace=_workspace(family, header),
         kernels=_kernels(options),
         cuda_graphs=_cuda_graphs(options, device, geometry, layout).on,
+        drafter=drafter_of(options, spec, header, geometry),
     )
-    capacities = fitted_capacities(options, sizing, wanted_capacities(options, geometry))
+    wanted = wanted_capacities(options, geometry, chosen_draft_tokens(options, spec, header))
+    if (drafter := sizing.planned_drafter(wanted)) is not None:
+        _check_drafting_tensors(options, family, header, drafter)
+    capacities = fitted_capacities(options, sizing, wanted)
     frontend = checked_frontend(family, header, geometry)
     _check_thinking(options, frontend.capabilities)
-    pins = (family.pin, kv.pin, *(_pin(offer) for offer in selection.protocols))
-    plan = _freeze(options, pins, header, frontend, sizing, capacities)
-    return Resolution(plan=plan, frontend=frontend, family=family, kv=kv)
+    pins = (family.pin, kv.pin, *map(_pin, specs), *(_pin(offer) for offer in selection.protocols))
+    features = _features(
+        options, sizing, frontend.capabilities, speculation_feature(options, spec, wanted.draft_tokens)
+    )
+    plan = _freeze(options, pins, header, frontend, sizing, capacities, features)
+    return Resolution(plan=plan, frontend=frontend, family=family, kv=kv, spec=spec)
 
 
 def _geometry(family: LoadedPlugin, header: ArtifactHeader, activation_dtype: str) -> Geometry:
     geometry: Geometry = family.hook.ninfer_family_geometry(header=header, activation_dtype=activation_dtype)
-    problems = inventory_problems(header, family.hook.ninfer_family_inventory(header=header), ENABLED_GROUPS)
+    problems = inventory_problems(header, family.hook.ninfer_family_inventory(header=header), TEXT_ALONE)
     if problems:
         raise ArtifactInvalid(header.source, problems)
     return geometry
+
+
+def _check_drafting_tensors(
+    options: ServeOptions, family: LoadedPlugin, header: ArtifactHeader, drafter: PlannedDrafter
+) -> None:
+    """Raises PlanRejected when all tensors of a group are missing that an option asks for, ArtifactInvalid when some
+    are, or are wrong."""
+    inventory = tuple(family.hook.ninfer_family_inventory(header=header))
+    check_groups(options, drafter, header, inventory)
+    if problems := inventory_problems(header, inventory, drafter.groups):
+        raise ArtifactInvalid(header.source, problems)
+
+
+def _resident(
+    family: LoadedPlugin, header: ArtifactHeader, activation_dtype: str
+) -> Callable[[tuple[str, ...]], Sequence[TensorSpec]]:
+    @cache
+    def resident(groups: tuple[str, ...]) -> Sequence[TensorSpec]:
+        specs: Sequence[TensorSpec] = family.hook.ninfer_family_resident(
+            header=header, activation_dtype=activation_dtype, groups=groups
+        )
+        return specs
+
+    return resident
 
 
 def _kv_layout(kv: LoadedPlugin, geometry: Geometry, options: ServeOptions) -> KVLayout:
@@ -146,6 +179,7 @@ def _freeze(
     frontend: Frontend,
     sizing: Sizing,
     capacities: Capacities,
+    features: Features,
 ) -> ExecutionPlan:
     return ExecutionPlan(
         ninfer_version=version("ninfer"),
@@ -169,11 +203,12 @@ def _freeze(
         presets=frontend.presets,
         sampling_overrides=_sampling(options),
         greedy=options.greedy,
-        features=_features(options, sizing, frontend.capabilities),
+        features=features,
         kernels=sizing.kernels,
         ledger=sizing.ledger(capacities),
         compat=_compat(options),
         tolerant_tool_calls=options.tolerant_tool_calls,
+        drafter=sizing.planned_drafter(capacities),
     )
 
 
@@ -189,13 +224,13 @@ def _sampling(options: ServeOptions) -> SamplingOptions:
     return SamplingOptions(**{name: getattr(options, name) for name in SamplingOptions.__struct_fields__})
 
 
-def _features(options: ServeOptions, sizing: Sizing, template: TemplateCapabilities) -> Features:
+def _features(options: ServeOptions, sizing: Sizing, template: TemplateCapabilities, speculation: Feature) -> Features:
     """A default that names what is not built says so; what the user switched off himself is simply off."""
     off = Feature(False)
     return Features(
         cuda_graphs=_cuda_graphs(options, sizing.device, sizing.geometry, sizing.layout),
         prefix_reuse=off if options.no_prefix_reuse else NOT_BUILT,
-        speculation=off,
+        speculation=speculation,
         vision=off,
         tool_calls=_tool_calls(options, template),
     )

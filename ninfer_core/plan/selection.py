@@ -25,6 +25,7 @@ class Selection:
     kv: PluginOffer
     family: PluginOffer | None
     protocols: tuple[PluginOffer, ...]
+    spec: PluginOffer | None = None
 
 
 class _Selector:
@@ -60,13 +61,11 @@ def select_plugins(options: ServeOptions, registry: PluginRegistry, device: Devi
     kv = selector.select("kv", "kv_dtype", options.kv_dtype)
     family = None if options.family is None else selector.select("family", "family", options.family)
     protocols = _protocols(options, registry, device.kind, selector)
-    if options.spec is not None and selector.select("spec", "spec", options.spec) is not None:
-        what = f"speculative decoding, which {options.origin('spec')} asks for,"
-        selector.problems.append(not_built(what, "leave --spec out"))
+    spec = None if options.spec is None else selector.select("spec", "spec", options.spec)
     problems = [*option_problems(options), *selector.problems]
     if problems or kv is None:
         raise PlanRejected(problems)
-    return Selection(kv=kv, family=family, protocols=protocols)
+    return Selection(kv=kv, family=family, protocols=protocols, spec=spec)
 
 
 def _protocols(

@@ -10,10 +10,11 @@ import msgspec
 from ninfer_core.api.artifact import TensorSpec
 from ninfer_core.api.geometry import BuildShape, Geometry, Kernels
 from ninfer_core.api.kv import KVLayout
-from ninfer_core.api.plan import Capacities, DeviceInfo, Ledger, LedgerLine
+from ninfer_core.api.plan import Capacities, DeviceInfo, Ledger, LedgerLine, PlannedDrafter
 from ninfer_core.plan.memory import (
     PAGE_TOKENS,
     device_context_bytes,
+    feature_tensors,
     graph_bytes,
     kv_planes,
     page_bytes,
@@ -21,40 +22,49 @@ from ninfer_core.plan.memory import (
     record_tensors,
     row_tensors,
     sampling_bytes,
+    spare_pages,
     state_tensors,
+    tapped_bytes,
     unpacked_kv_bytes,
 )
 from ninfer_core.plan.units import GIB, format_bytes
 
 AUTO_HEADROOM_BYTES = GIB
 """What `--kv-capacity auto` leaves of the device (contract OPT-6)."""
+TEXT_ALONE = ("text",)
+"""The groups of tensors that a model without a drafter loads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
     """Everything that bytes depend on, besides the capacities themselves.
 
-    `resident` are the weights on the device, `workspace` gives the family's bytes of temporaries for the largest
-    units of work. `cuda_graphs` is whether rounds are captured.
+    `resident` gives the family's weights on the device for groups of tensors, `workspace` its bytes of temporaries
+    for the largest units of work. `cuda_graphs` is whether rounds are captured. `drafter` gives what a drafter needs
+    for units of work, where there is one.
     """
 
     device: DeviceInfo
     geometry: Geometry
     layout: KVLayout
     activation_dtype: str
-    resident: Sequence[TensorSpec]
+    resident: Callable[[tuple[str, ...]], Sequence[TensorSpec]]
     workspace: Callable[[BuildShape], int]
     kernels: Kernels = "auto"
     cuda_graphs: bool = False
+    drafter: Callable[[BuildShape], PlannedDrafter] | None = None
 
     def lines(self, capacities: Capacities) -> tuple[LedgerLine, ...]:
         """Every line of the ledger but the headroom."""
         context_bytes = device_context_bytes(self.device)
         context_formula = "CUDA context and library workspaces" if context_bytes else "none on the CPU"
+        drafter = self.planned_drafter(capacities)
+        resident = self.resident(TEXT_ALONE if drafter is None else drafter.groups)
         return (
             LedgerLine(name="device_context", bytes=context_bytes, formula=context_formula),
-            _line("weights", self.resident, f"{len(self.resident)} tensors on the device"),
-            *self._pools(capacities),
+            _line("weights", resident, f"{len(resident)} tensors on the device"),
+            *self._pools(capacities, 0 if drafter is None else drafter.needs.kv_layers),
+            *(() if drafter is None else self._drafter_lines(capacities, drafter)),
             LedgerLine(
                 name="workspace",
                 bytes=self._workspace_bytes(capacities),
@@ -64,31 +74,59 @@ class Sizing:
             self._graphs(capacities),
         )
 
+    def _drafter_lines(self, capacities: Capacities, drafter: PlannedDrafter) -> tuple[LedgerLine, ...]:
+        needs, slots, columns = drafter.needs, capacities.state_slots, 1 + capacities.draft_tokens
+        state_bytes = sum(array.bytes for array in needs.state)
+        features = feature_tensors(self.geometry, capacities, len(needs.taps), self.activation_dtype)
+        hidden = f"{self.geometry.hidden_size} elements of {self.activation_dtype}"
+        return (
+            _line("drafter_weights", needs.resident, f"{len(needs.resident)} tensors on the device"),
+            _line("drafter_state", state_tensors(needs.state, slots), f"{slots} slots * {state_bytes} B"),
+            _line("round_features", features, f"{slots} slots * {columns} columns * {len(needs.taps)} taps * {hidden}"),
+        )
+
     def _graphs(self, capacities: Capacities) -> LedgerLine:
         """Captured rounds keep their temporaries, which all graphs share, to themselves."""
         if not self.cuda_graphs:
             return LedgerLine(name="graph_allowance", bytes=0, formula="no CUDA graphs")
+        shape = self._shape(capacities)
         return LedgerLine(
             name="graph_allowance",
-            bytes=graph_bytes(self.geometry, self._shape(capacities)),
+            bytes=graph_bytes(self.geometry, shape) + self._drafting_bytes(shape, prefill_tokens=1),
             formula=f"{capacities.max_concurrency} captured rounds, and the temporaries of one",
         )
 
-    def _shape(self, capacities: Capacities) -> BuildShape:
-        return build_shape(capacities, self.activation_dtype, self.kernels)
+    def _drafting_bytes(self, shape: BuildShape, prefill_tokens: int) -> int:
+        """Temporaries of a drafter and what it is shown, for the rounds of `shape` and chunks of `prefill_tokens`."""
+        if self.drafter is None:
+            return 0
+        shape = msgspec.structs.replace(shape, prefill_tokens=prefill_tokens)
+        needs = self.drafter(shape).needs
+        return needs.workspace_bytes + tapped_bytes(self.geometry, shape)
 
-    def _pools(self, capacities: Capacities) -> tuple[LedgerLine, ...]:
-        """What `program.pools` allocates."""
+    def planned_drafter(self, capacities: Capacities) -> PlannedDrafter | None:
+        """What the drafter needs for these capacities."""
+        if self.drafter is None:
+            return None
+        return self.drafter(build_shape(capacities, self.activation_dtype, self.kernels))
+
+    def _shape(self, capacities: Capacities) -> BuildShape:
+        return build_shape(capacities, self.activation_dtype, self.kernels, self.planned_drafter(capacities))
+
+    def _pools(self, capacities: Capacities, drafter_layers: int) -> tuple[LedgerLine, ...]:
+        """What `program.pools` allocates, but for a drafter's own."""
         geometry, attention = self.geometry, self.geometry.attention
         slots, columns = capacities.state_slots, 1 + capacities.draft_tokens
+        pages, layers = capacities.kv_pages + spare_pages(capacities), attention.layers + drafter_layers
+        spare = f" ({spare_pages(capacities)} spare)" if spare_pages(capacities) else ""
         return (
             _line(
                 "kv_pages",
-                kv_planes(geometry, self.layout, capacities.kv_pages),
-                f"{capacities.kv_pages} pages * {PAGE_TOKENS} tokens * {attention.layers} layers * "
+                kv_planes(geometry, self.layout, pages, drafter_layers),
+                f"{pages} pages{spare} * {PAGE_TOKENS} tokens * {layers} layers * "
                 f"{attention.kv_heads} heads * {self.layout.bytes} B",
             ),
-            _line("recurrent_state", state_tensors(geometry, slots), f"{slots} slots * {geometry.state_bytes} B"),
+            _line("recurrent_state", state_tensors(geometry.state, slots), f"{slots} slots * {geometry.state_bytes} B"),
             _line(
                 "round_records",
                 record_tensors(geometry, slots, columns),
@@ -97,17 +135,20 @@ class Sizing:
             _line(
                 "row_buffers",
                 row_tensors(geometry, capacities),
-                f"{capacities.max_concurrency} rows * ({pages_for(capacities.max_context)} table entries + "
+                f"{capacities.max_concurrency} rows * ({pages_for(capacities.max_context + capacities.draft_tokens)} "
+                "table entries + "
                 f"{geometry.vocabulary_rows} counters + inputs)",
             ),
         )
 
     def _workspace_bytes(self, capacities: Capacities) -> int:
-        """The model's temporaries or the sampler's: they are never alive together."""
+        """The model's temporaries or the sampler's: they are never alive together. A drafter's are counted beside
+        either, with what it is shown."""
         shape = self._shape(capacities)
         kernels = self.device.kind == "cuda" and self.kernels == "auto"
         unpacked = unpacked_kv_bytes(self.geometry, self.layout, shape) if kernels else 0
-        return max(self.workspace(shape) + unpacked, sampling_bytes(self.geometry, shape))
+        largest = max(self.workspace(shape) + unpacked, sampling_bytes(self.geometry, shape))
+        return largest + self._drafting_bytes(shape, shape.prefill_tokens)
 
     def bytes(self, capacities: Capacities) -> int:
         """What the capacities cost in all, headroom not counted."""
@@ -125,15 +166,20 @@ class Sizing:
         """The most KV pages that leave the headroom: M = min(C L, Mmin + floor((device - headroom - Bmin) / Bstep)),
         Mmin = max(L, C) being the pages of `capacities` (engine.md section 8). Mmin itself may not fit."""
         spare = self.device.memory_bytes - AUTO_HEADROOM_BYTES - self.bytes(capacities)
-        step = page_bytes(self.geometry, self.layout)
+        drafter = self.planned_drafter(capacities)
+        step = page_bytes(self.geometry, self.layout, 0 if drafter is None else drafter.needs.kv_layers)
         most = capacities.max_concurrency * pages_for(capacities.max_context)
         pages = min(most, capacities.kv_pages + spare // step) if step else most
         return msgspec.structs.replace(capacities, kv_pages=max(capacities.kv_pages, pages))
 
 
-def build_shape(capacities: Capacities, activation_dtype: str, kernels: Kernels) -> BuildShape:
-    """What plugins are told of a plan's capacities."""
+def build_shape(
+    capacities: Capacities, activation_dtype: str, kernels: Kernels, drafter: PlannedDrafter | None = None
+) -> BuildShape:
+    """What plugins are told of a plan's capacities and of what its drafter was found to need."""
     return BuildShape(
+        groups=TEXT_ALONE if drafter is None else drafter.groups,
+        taps=() if drafter is None else drafter.needs.taps,
         prefill_tokens=capacities.prefill_chunk,
         decode_rows=capacities.max_concurrency,
         decode_columns=1 + capacities.draft_tokens,

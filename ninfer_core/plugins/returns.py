@@ -14,6 +14,7 @@ from ninfer_core.api.frontend import SamplingPresets, TemplateCapabilities
 from ninfer_core.api.geometry import Geometry
 from ninfer_core.api.kv import KVLayout
 from ninfer_core.api.request import GenerationRequest
+from ninfer_core.api.speculative import FINAL_HIDDEN, MOST_DRAFT_TOKENS, DrafterNeeds, DraftTokens
 
 
 def wrong_return(hook: str, result: object) -> str | None:
@@ -143,6 +144,36 @@ def _codec(result: Any) -> None:
         _has(result, "device_functions")
 
 
+def _draft_tokens(result: object) -> None:
+    _struct(result, DraftTokens)
+    assert isinstance(result, DraftTokens)
+    if not 1 <= result.default <= result.most <= MOST_DRAFT_TOKENS:
+        raise ValueError(
+            f"{result.default} draft tokens of at most {result.most}, where 1 <= default <= most <= "
+            f"{MOST_DRAFT_TOKENS} belongs"
+        )
+
+
+def _needs(result: object) -> None:
+    _struct(result, DrafterNeeds)
+    assert isinstance(result, DrafterNeeds)
+    numbers = {"kv_layers": result.kv_layers, "law_width": result.law_width, "workspace_bytes": result.workspace_bytes}
+    if wrong := [f"{name} {number}" for name, number in numbers.items() if number < 0]:
+        raise ValueError(f"{', '.join(wrong)}, where at least 0 belongs")
+    if beyond := [tap for tap in result.taps if tap < FINAL_HIDDEN]:
+        raise ValueError(f"tap {beyond[0]}, where a layer or {FINAL_HIDDEN} belongs")
+    if len({array.name for array in result.state}) < len(result.state):
+        raise ValueError("two state arrays of one name")
+    if kept := [array.name for array in result.state if array.kept]:
+        raise ValueError(f"{', '.join(kept)} in the state keeps columns, which only a model's records do")
+    _tensors(result.resident)
+    _known_dtypes(array.dtype for array in result.state)
+    _sizes({array.name: (array.layers, *array.shape) for array in result.state})
+    on_device = (result.taps, result.kv_layers, result.state, result.law_width, result.resident)
+    if result.runs_on == "host" and any(on_device):
+        raise ValueError("a drafter on the host that wants taps, layers, state, a law or weights on the device")
+
+
 def _findings(result: object) -> None:
     msgspec.convert(result, Sequence[str])
 
@@ -175,5 +206,8 @@ _CHECKS: Mapping[str, Callable[[object], None]] = MappingProxyType(
         "ninfer_family_dummies": _dummies,
         "ninfer_kv_layout": _layout,
         "ninfer_kv_codec": _codec,
+        "ninfer_spec_draft_tokens": _draft_tokens,
+        "ninfer_spec_needs": _needs,
+        "ninfer_spec_build": _with("propose"),
     }
 )

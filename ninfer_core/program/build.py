@@ -110,8 +110,9 @@ def build_program(
     acceptor: Acceptor | None = None,
 ) -> DeviceProgram:
     """A program that is ready to run; `wrap_model` may put something between it and its model, and `acceptor` say
-    which drafts are kept, which else the model's law does. Raises the StartupErrors of the plugins, ArtifactInvalid for weights that are no numbers, ModelNotFinite for logits that are
-    none, and StartFailed when the device does not have the memory that the plan counts on."""
+    which drafts are kept, where else the model's law does. Raises the StartupErrors of the plugins, ArtifactInvalid
+    for weights that are no numbers, ModelNotFinite for logits that are none, and StartFailed when the device does not
+    have the memory that the plan counts on."""
     settle_threads(plan, device)
     plugins = resolve_pinned(plan, registry)
     (kv,) = plugins["kv"]

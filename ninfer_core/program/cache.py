@@ -19,9 +19,10 @@ class PagedCache:
     block_table   [rows, blocks] int32
     lengths       [rows] int64: committed tokens before this batch's columns
     context_tokens bounds lengths + columns over all rows
+    first_layer   which of `planes` is layer 0
     """
 
-    __slots__ = ("_block_table", "_context_tokens", "_lengths", "_planes", "_route")
+    __slots__ = ("_block_table", "_context_tokens", "_first_layer", "_lengths", "_planes", "_route")
 
     def __init__(
         self,
@@ -30,17 +31,19 @@ class PagedCache:
         block_table: torch.Tensor,
         lengths: torch.Tensor,
         context_tokens: int,
+        first_layer: int = 0,
     ) -> None:
         self._route = route
         self._planes = planes
         self._block_table = block_table
         self._lengths = lengths
         self._context_tokens = context_tokens
+        self._first_layer = first_layer
 
     def attend_projected(
         self, layer: int, projected: torch.Tensor, norms: HeadNorms, rotation: Rotation, scale: float
     ) -> torch.Tensor:
-        planes = tuple(plane[layer] for plane in self._planes)
+        planes = tuple(plane[self._first_layer + layer] for plane in self._planes)
         rows = PagedRows(planes, self._block_table, self._lengths, self._context_tokens)
         return self._route.attend_projected(projected, norms, rotation, rows, scale)
 
@@ -56,7 +59,7 @@ def attention_routes(plan: ExecutionPlan, codec: KVCodec, device: torch.device, 
         head_dim=attention.head_dim,
         page_tokens=plan.capacities.page_tokens,
         decode_columns=1 + plan.capacities.draft_tokens,
-        max_context=plan.capacities.max_context,
+        max_context=plan.capacities.max_context + plan.capacities.draft_tokens,
         activation_dtype=dtype,
     )
     return paged_attention.select(device, kernels, codec, shape)

@@ -9,8 +9,16 @@ import torch
 
 from ninfer_core.api.artifact import TensorSpec
 from ninfer_core.api.plan import ExecutionPlan
+from ninfer_core.api.speculative import DrafterNeeds
 from ninfer_core.ops.sample import SamplerTable
-from ninfer_core.plan.memory import kv_planes, record_tensors, row_tensors, state_tensors
+from ninfer_core.plan.memory import (
+    feature_tensors,
+    kv_planes,
+    record_tensors,
+    row_tensors,
+    spare_pages,
+    state_tensors,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,28 +41,36 @@ class RowBuffers:
 
 @dataclass(frozen=True, slots=True)
 class Pools:
-    """KV planes [layers, pages, kv_heads, page_tokens, elements] in the layout's order; state arrays
-    [layers, slots, *shape]; records [layers, slots, ring columns, *shape]."""
+    """KV planes [layers, pages, kv_heads, page_tokens, elements] in the layout's order, the layers of a drafter behind
+    the model's; state arrays [layers, slots, *shape]; records [layers, slots, ring columns, *shape]; of a drafter the
+    state arrays [layers, slots, *shape] and features [slots, columns, taps, hidden_size]."""
 
     planes: tuple[torch.Tensor, ...]
     state: dict[str, torch.Tensor]
     records: dict[str, torch.Tensor]
     rows: RowBuffers
+    drafter_state: dict[str, torch.Tensor]
+    features: torch.Tensor | None
 
 
 def allocate_pools(plan: ExecutionPlan, device: torch.device) -> Pools:
     """All pools of the plan on `device`, their bytes exactly those of the ledger."""
     capacities, geometry = plan.capacities, plan.geometry
     columns = 1 + capacities.draft_tokens
-    planes = kv_planes(geometry, plan.kv_layout, capacities.kv_pages)
-    state = state_tensors(geometry, capacities.state_slots)
+    needs = DrafterNeeds() if plan.drafter is None else plan.drafter.needs
+    pages = capacities.kv_pages + spare_pages(capacities)
+    planes = kv_planes(geometry, plan.kv_layout, pages, needs.kv_layers)
+    state = state_tensors(geometry.state, capacities.state_slots)
     records = record_tensors(geometry, capacities.state_slots, columns)
     rows = row_tensors(geometry, capacities)
+    drafter_state = state_tensors(needs.state, capacities.state_slots)
+    features = feature_tensors(geometry, capacities, len(needs.taps), plan.activation_dtype)
     for line, specs in (
         ("kv_pages", planes),
         ("recurrent_state", state),
         ("round_records", records),
         ("row_buffers", rows),
+        *((("drafter_state", drafter_state), ("round_features", features)) if plan.drafter is not None else ()),
     ):
         _check_ledger(plan, line, specs)
     return Pools(
@@ -63,6 +79,8 @@ def allocate_pools(plan: ExecutionPlan, device: torch.device) -> Pools:
         state=_zeros(state, device),
         records=_zeros(records, device),
         rows=RowBuffers(**_zeros(rows, device)),
+        drafter_state=_zeros(drafter_state, device),
+        features=None if plan.drafter is None else _zeros(features, device)["features"],
     )
 
 

@@ -7,23 +7,29 @@ token that was not taken. Each round takes one copy to the device and one back.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 
 from ninfer_core.api.kv import KVCodec
 from ninfer_core.api.model import ForwardBatch, Model, RecurrentState
 from ninfer_core.api.plan import ExecutionPlan
+from ninfer_core.ops import accept
+from ninfer_core.ops.accept import Acceptor
 from ninfer_core.plan.memory import pages_for
 from ninfer_core.plan.units import ceiling_divide
+from ninfer_core.program.built import BuiltDrafter, drafting_of, host_drafts_of, told_numbers
 from ninfer_core.program.cache import PagedCache
-from ninfer_core.program.contract import RowRound, RowSetup, Sampling, Unit, UnitByUnit
+from ninfer_core.program.contract import Candidates, RowRound, RowSetup, Sampling, Unit, UnitByUnit
+from ninfer_core.program.drafting import NothingShown, Shown
 from ninfer_core.program.graphs import capture_rounds
+from ninfer_core.program.host_drafts import HostDrafts, NoHostDrafts
 from ninfer_core.program.pages import PagePool
 from ninfer_core.program.pools import Pools
 from ninfer_core.program.reservations import Reservation, release_row, reserve_row
-from ninfer_core.program.rounds import LaunchedRounds, Rounds
+from ninfer_core.program.rounds import ROUND_NUMBERS, DraftedRounds, LaunchedRounds, Rounds
+from ninfer_core.program.rows import Row
 from ninfer_core.program.slots import SlotPool
 from ninfer_core.program.transfer import make_transfer
 from ninfer_core.program.workspace import Workspace
@@ -35,49 +41,45 @@ FillPages = Callable[[Sequence[torch.Tensor], Sequence[int]], None]
 """Given the KV planes [layers, pages, kv_heads, page_tokens, elements] and numbers of pages."""
 
 
-@dataclass(slots=True)
-class _Row:
-    """The host's copy of what it needs to know. `length` counts committed tokens in the cache; `in_flight` is whether
-    a decode round has left columns that are still to be folded; `offered` is how many candidates the last unit gave;
-    `forced` is whether what it left as the anchor was not chosen but put there."""
-
-    setup: RowSetup
-    pages: tuple[int, ...]
-    length: int = 0
-    in_flight: bool = False
-    offered: int = 0
-    forced: bool = False
-
-    def take(self, accepted: int) -> tuple[int, int]:
-        """Say how many candidates are taken: -> those to count, and the columns to fold for them."""
-        assert 1 <= accepted <= self.offered, f"N = {accepted} of {self.offered} candidates"
-        counted = 0 if self.forced else accepted
-        folded = accepted if self.in_flight else 0
-        self.length += folded
-        self.forced = False
-        return counted, folded
-
-
 class DeviceProgram(UnitByUnit):
     """Implements `ninfer_core.program.contract.Program` over a family's model. A row is named by its state slot."""
 
-    def __init__(self, plan: ExecutionPlan, model: Model, codec: KVCodec, pools: Pools, device: torch.device) -> None:
-        assert plan.capacities.draft_tokens == 0, "rounds of more than one column need a drafter"
+    def __init__(
+        self,
+        plan: ExecutionPlan,
+        model: Model,
+        codec: KVCodec,
+        pools: Pools,
+        device: torch.device,
+        built: BuiltDrafter | None = None,
+        acceptor: Acceptor | None = None,
+    ) -> None:
+        """`built` is the drafter of a plan that has one; `acceptor` None is the one that keeps the model's law."""
+        assert (plan.drafter is None) == (built is None), "the plan and what was built of it"
         capacities = plan.capacities
         self._model = model
         self._pools = pools
         self._device = device
         self._columns = 1 + capacities.draft_tokens
         self._prefill_chunk = capacities.prefill_chunk
-        self._max_context = capacities.max_context
+        self._most_tokens = capacities.max_context + capacities.draft_tokens
         self._most_rows = capacities.max_concurrency
         self.pages = PagePool(pages=capacities.kv_pages, page_tokens=capacities.page_tokens)
         self.slots = SlotPool(capacities.state_slots)
-        self._rows: dict[int, _Row] = {}
+        self._rows: dict[int, Row] = {}
         padded_rows = ceiling_divide(self._most_rows, INPUT_ROWS) * INPUT_ROWS
-        self._transfer = make_transfer(device, padded_rows, self._most_rows * self._columns)
+        numbers = ROUND_NUMBERS + told_numbers(plan)
+        self._transfer = make_transfer(device, padded_rows, numbers, self._most_rows * (2 + self._columns))
         self._launched = LaunchedRounds(plan, model, codec, pools, self._transfer, device)
         self._rounds: Rounds = self._launched
+        self._shown: Shown = NothingShown()
+        self._host: HostDrafts = NoHostDrafts()
+        if built is not None:
+            told = self._transfer.round_inputs[ROUND_NUMBERS:]
+            drafting = drafting_of(plan, built, pools, self._launched.attention, told)
+            acceptor = accept.select(device, plan.kernels) if acceptor is None else acceptor
+            self._rounds = DraftedRounds(self._launched, model, pools, self._transfer, drafting, acceptor)
+            self._shown, self._host = drafting, host_drafts_of(plan, built)
         self._workspace: Workspace | None = None
         # Two to a row, of which the first is used: a view of one element is aligned wherever it begins.
         self._slot_index = torch.arange(capacities.state_slots, device=device).repeat_interleave(2).view(-1, 2)
@@ -97,7 +99,7 @@ class DeviceProgram(UnitByUnit):
     @torch.inference_mode()
     def capture(self) -> None:
         """Rounds of every size are one launch each from here on. All of them have been run before."""
-        self._rounds = capture_rounds(self._launched, self._most_rows, self._max_context)
+        self._rounds = capture_rounds(self._rounds, self._most_rows, self._most_tokens)
 
     def watch(self, workspace: Workspace) -> None:
         """Have what temporaries take checked from here on."""
@@ -110,8 +112,9 @@ class DeviceProgram(UnitByUnit):
         if reservation is None:
             return None
         slot, pages = reservation
-        self._rows[slot] = _Row(setup, pages)
+        self._rows[slot] = Row(setup, pages)
         self._initialise(slot, pages, setup.sampling)
+        self._host.open(slot)
         return slot
 
     @torch.inference_mode()
@@ -120,6 +123,7 @@ class DeviceProgram(UnitByUnit):
         state = self._rows[row]
         assert state.length + len(token_ids) <= state.setup.prompt_tokens, "the chunk goes on behind the prompt"
         hidden, length = self._run(row, self._transfer.token_ids(token_ids))
+        self._host.extend(row, token_ids)
         if not last:
             return self._transfer.done()
         assert state.length == state.setup.prompt_tokens, "the last chunk ends before the prompt does"
@@ -129,31 +133,36 @@ class DeviceProgram(UnitByUnit):
         state.offered = 1
         if self._workspace is not None:
             self._workspace.check()
-        return self._transfer.send(candidates)
+        return self._noted(self._transfer.send(candidates), [state])
 
     @torch.inference_mode()
     def launch_decode(self, rows: Sequence[RowRound]) -> Unit:
-        """Fold N of every row, then run one column of each in one batch of exactly these rows."""
+        """Fold N of every row, then run the columns of each in one batch of exactly these rows."""
         context_tokens = 0
-        inputs: list[tuple[int, int, int]] = []
-        for each in rows:
-            state = self._rows[each.row]
-            inputs.append((each.row, *state.take(each.accepted)))
+        inputs: list[tuple[int, ...]] = []
+        states = [self._rows[each.row] for each in rows]
+        for each, state in zip(rows, states, strict=True):
+            counted, folded = state.take(each.accepted)
+            self._host.extend(each.row, state.candidates[:counted])
+            inputs.append((each.row, counted, folded, *self._host.propose(each.row)))
             state.in_flight = True
             state.offered = self._columns
             context_tokens = max(context_tokens, state.length + self._columns)
         self._transfer.tell_round(inputs)
-        return self._transfer.send(self._rounds.run(len(rows), context_tokens))
+        return self._noted(self._rounds.send(self._rounds.run(len(rows), context_tokens)), states)
 
     @torch.inference_mode()
     def launch_control(self, row: RowRound, token_ids: Sequence[int]) -> Unit:
         """See the Protocol. The tokens are run as a prompt's are, since all of them are committed."""
         state, buffers = self._rows[row.row], self._pools.rows
         slots = self._slots(row.row)
-        counted, folded = (torch.full_like(slots, number) for number in state.take(row.accepted))
+        taken = state.take(row.accepted)
+        self._host.extend(row.row, [*state.candidates[: taken[0]], *token_ids])
+        counted, folded = (torch.full_like(slots, number) for number in taken)
         begun = self._launched.start(torch.stack((slots, counted, folded)), self._launched.slot_state, self._columns)
         if state.in_flight:
             self._model.fold(self._recurrent(slots, begun.lengths, folded))
+            self._shown.settle(row.row, row.accepted, state.length)
         forced = self._transfer.token_ids(token_ids)
         for columns in torch.split(torch.cat((begun.anchors[0], forced[:-1])), self._prefill_chunk):
             _, length = self._run(row.row, columns)
@@ -182,6 +191,7 @@ class DeviceProgram(UnitByUnit):
     @torch.inference_mode()
     def close_row(self, row: int) -> None:
         """Pages and slot are free at once: work that still reads them was launched before whatever comes next."""
+        self._host.close(row)
         release_row(self.slots, self.pages, Reservation(row, self._rows.pop(row).pages))
 
     def close(self) -> None:
@@ -210,13 +220,30 @@ class DeviceProgram(UnitByUnit):
             positions[:, 0],
             state.length,
         )
+        features = self._shown.features(1, 1 + columns)
         batch = ForwardBatch(
             token_ids=token_ids.unsqueeze(0),
             positions=positions.expand(3, 1, columns),
             cache=cache,
             state=self._recurrent(slots, positions[:, 0], torch.zeros_like(slots)),
+            features=None if features is None else features[:, 1:],
         )
-        return self._model.prefill(batch), positions[:, -1] + 1
+        hidden = self._model.prefill(batch)
+        self._shown.ingest(row, start, token_ids, features)
+        return hidden, positions[:, -1] + 1
+
+    def _noted(self, unit: Unit, states: Sequence[Row]) -> Unit:
+        """`unit`, where rounds may yield several candidates noting for each row which it has yielded."""
+        if self._columns == 1:
+            return unit
+
+        def collect() -> Candidates:
+            found = unit.collect()
+            for state, candidates in zip(states, found, strict=True):
+                state.candidates, state.offered = candidates, max(1, len(candidates))
+            return found
+
+        return dataclasses.replace(unit, collect=collect)
 
     def _initialise(self, slot: int, pages: tuple[int, ...], sampling: Sampling) -> None:
         rows, upload = self._pools.rows, self._transfer.upload
@@ -224,6 +251,10 @@ class DeviceProgram(UnitByUnit):
             array[:, slot].zero_()
         rows.penalty_counts[slot].zero_()
         rows.lengths[slot].zero_()
+        for array in self._pools.drafter_state.values():
+            array[:, slot].zero_()
+        if self._columns > 1:
+            rows.block_tables[slot].fill_(self.pages.pages)  # the spare one, behind all that are reserved
         upload(torch.tensor(pages, dtype=torch.int32), rows.block_tables[slot, : len(pages)])
         numbers = (
             sampling.temperature,

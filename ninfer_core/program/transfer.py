@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 
@@ -15,13 +15,13 @@ NOTHING: Candidates = ((),)
 
 
 class Transfer(Protocol):
-    """`round_inputs` int64 [3, padded rows] is what a round reads on the device: slots, candidates to count, columns to
-    fold."""
+    """`round_inputs` int64 [numbers, padded rows] is what a round reads on the device: slots, candidates to count,
+    columns to fold; with a drafter on the host, how many drafts, and those."""
 
     round_inputs: torch.Tensor
 
-    def tell_round(self, inputs: Sequence[tuple[int, int, int]]) -> None:
-        """Fill `round_inputs` for the next round: slot, counted and folded of each of its rows."""
+    def tell_round(self, inputs: Sequence[tuple[int, ...]]) -> None:
+        """Fill `round_inputs` for the next round: the numbers of each of its rows."""
         ...
 
     def upload(self, values: torch.Tensor, out: torch.Tensor) -> None:
@@ -36,6 +36,11 @@ class Transfer(Protocol):
         """The unit that yields `candidates` int64 [rows, columns], in line behind what makes them."""
         ...
 
+    def send_checked(self, packed: torch.Tensor) -> Unit:
+        """The same for a round with drafts: `packed` int64 [rows, 2 + columns], of each row how many candidates it
+        offers, how many drafts it checked, and the candidates."""
+        ...
+
     def done(self) -> Unit:
         """The unit of one row that yields nothing."""
         ...
@@ -44,10 +49,10 @@ class Transfer(Protocol):
 class HostTransfer:
     """On the CPU everything is in place when a unit has been launched."""
 
-    def __init__(self, padded_rows: int) -> None:
-        self.round_inputs = torch.zeros(3, padded_rows, dtype=torch.int64)
+    def __init__(self, padded_rows: int, numbers: int) -> None:
+        self.round_inputs = torch.zeros(numbers, padded_rows, dtype=torch.int64)
 
-    def tell_round(self, inputs: Sequence[tuple[int, int, int]]) -> None:
+    def tell_round(self, inputs: Sequence[tuple[int, ...]]) -> None:
         self.round_inputs[:, : len(inputs)] = torch.tensor(inputs).T
 
     def upload(self, values: torch.Tensor, out: torch.Tensor) -> None:
@@ -60,22 +65,26 @@ class HostTransfer:
         rows = _rows(candidates)
         return Unit(lambda: rows)
 
+    def send_checked(self, packed: torch.Tensor) -> Unit:
+        checked = _Checked.of(packed)
+        return Unit(lambda: checked.candidates, drafted=lambda: checked.drafted)
+
     def done(self) -> Unit:
         return Unit(lambda: NOTHING)
 
 
 class CudaTransfer:
-    """`most_candidates` bounds rows times columns of a unit. Of the units in flight each has pinned memory of its own:
-    when the next one is launched, the one before the last has been collected."""
+    """`most_sent` bounds the numbers that a unit sends. Of the units in flight each has pinned memory of its own: when
+    the next one is launched, the one before the last has been collected."""
 
-    def __init__(self, device: torch.device, padded_rows: int, most_candidates: int) -> None:
+    def __init__(self, device: torch.device, padded_rows: int, numbers: int, most_sent: int) -> None:
         self._device = device
-        self.round_inputs = torch.zeros(3, padded_rows, dtype=torch.int64, device=device)
-        self._told = torch.zeros(MOST_IN_FLIGHT, 3, padded_rows, dtype=torch.int64, pin_memory=True)
-        self._sent = torch.zeros(MOST_IN_FLIGHT, most_candidates, dtype=torch.int64, pin_memory=True)
+        self.round_inputs = torch.zeros(numbers, padded_rows, dtype=torch.int64, device=device)
+        self._told = torch.zeros(MOST_IN_FLIGHT, numbers, padded_rows, dtype=torch.int64, pin_memory=True)
+        self._sent = torch.zeros(MOST_IN_FLIGHT, most_sent, dtype=torch.int64, pin_memory=True)
         self._next_told = self._next_sent = 0
 
-    def tell_round(self, inputs: Sequence[tuple[int, int, int]]) -> None:
+    def tell_round(self, inputs: Sequence[tuple[int, ...]]) -> None:
         told = self._told[self._next_told]
         self._next_told = (self._next_told + 1) % MOST_IN_FLIGHT
         told[:, : len(inputs)] = torch.tensor(inputs).T
@@ -89,15 +98,32 @@ class CudaTransfer:
         return _int32(token_ids).pin_memory().to(self._device, non_blocking=True).long()
 
     def send(self, candidates: torch.Tensor) -> Unit:
-        sent = self._sent[self._next_sent, : candidates.numel()].view(candidates.shape)
-        self._next_sent = (self._next_sent + 1) % MOST_IN_FLIGHT
-        sent.copy_(candidates, non_blocking=True)
+        sent = self._copied(candidates)
         return self._behind_all(lambda: _rows(sent))
+
+    def send_checked(self, packed: torch.Tensor) -> Unit:
+        sent = self._copied(packed)
+        found: list[_Checked] = []  # read once: the memory is another unit's later
+
+        def candidates() -> Candidates:
+            found.append(_Checked.of(sent))
+            return found[0].candidates
+
+        return self._behind_all(candidates, lambda: found[0].drafted)
 
     def done(self) -> Unit:
         return self._behind_all(lambda: NOTHING)
 
-    def _behind_all(self, result: Callable[[], Candidates]) -> Unit:
+    def _copied(self, numbers: torch.Tensor) -> torch.Tensor:
+        """Pinned memory that `numbers` are on their way to."""
+        sent = self._sent[self._next_sent, : numbers.numel()].view(numbers.shape)
+        self._next_sent = (self._next_sent + 1) % MOST_IN_FLIGHT
+        sent.copy_(numbers, non_blocking=True)
+        return sent
+
+    def _behind_all(
+        self, result: Callable[[], Candidates], drafted: Callable[[], tuple[int, ...]] = lambda: ()
+    ) -> Unit:
         """The unit that yields `result` once everything launched so far is done."""
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record(torch.cuda.current_stream(self._device))
@@ -106,13 +132,26 @@ class CudaTransfer:
             event.synchronize()
             return result()
 
-        return Unit(collect, event.query)
+        return Unit(collect, event.query, drafted)
 
 
-def make_transfer(device: torch.device, padded_rows: int, most_candidates: int) -> Transfer:
+class _Checked(NamedTuple):
+    """What a round with drafts gives, row by row."""
+
+    candidates: Candidates
+    drafted: tuple[int, ...]
+
+    @classmethod
+    def of(cls, packed: torch.Tensor) -> _Checked:
+        rows: list[list[int]] = packed.tolist()
+        return cls(tuple(tuple(row[2 : 2 + row[0]]) for row in rows), tuple(row[1] for row in rows))
+
+
+def make_transfer(device: torch.device, padded_rows: int, numbers: int, most_sent: int) -> Transfer:
+    """`numbers` of each row go to the device with a round, and up to `most_sent` come back from a unit."""
     if device.type == "cuda":
-        return CudaTransfer(device, padded_rows, most_candidates)
-    return HostTransfer(padded_rows)
+        return CudaTransfer(device, padded_rows, numbers, most_sent)
+    return HostTransfer(padded_rows, numbers)
 
 
 def _int32(token_ids: Sequence[int]) -> torch.Tensor:

@@ -57,7 +57,7 @@ def make_sizing(memory_bytes: int, capability: str | None = None) -> Sizing:
         geometry=GEOMETRY,
         layout=LAYOUT,
         activation_dtype="bfloat16",
-        resident=(),
+        resident=lambda groups: (),
         workspace=workspace,
     )
 

@@ -10,8 +10,6 @@ from ninfer_core.plan.option_sources import load_options
 from ninfer_core.plan.options import ServeOptions, option_infos, variable_name
 
 EXAMPLES = {
-    "draft_tokens": "3",
-    "lm_head_draft": "true",
     "device_state_slots": "0",
     "host_state_slots": "8",
     "host_kv_mib": "0",
@@ -38,7 +36,7 @@ def test_nothing_given_is_nothing_wrong() -> None:
 
 
 def test_the_examples_are_all_that_is_not_built() -> None:
-    assert {name for name, info in option_infos().items() if not info.built} == {*EXAMPLES, "spec"}
+    assert {name for name, info in option_infos().items() if not info.built} == set(EXAMPLES)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -85,16 +83,6 @@ def test_drafting_needs_a_backend(options: ServeOptions) -> None:
     assert "--spec" in problem.remedy
 
 
-@pytest.mark.contract("OPT-24")
-@pytest.mark.parametrize(
-    ("spec", "draft_tokens", "fits"),
-    [("mtp", 5, True), ("mtp", 6, False), ("mtp@x", 6, False), ("dflash", 15, True), ("dflash2", 15, True)],
-)
-def test_draft_tokens_of_a_backend(spec: str, draft_tokens: int, fits: bool) -> None:
-    options = ServeOptions(spec=spec, draft_tokens=draft_tokens, lm_head_draft=True)
-    assert (of_code(options, "option_conflict") == []) is fits
-
-
 def test_assumed_memory_is_for_cuda() -> None:
     assert of_code(ServeOptions(device="cpu", assume_device_memory=2**30), "option_conflict")
     assert not of_code(ServeOptions(device=0, assume_device_memory=2**30), "option_conflict")
@@ -103,7 +91,7 @@ def test_assumed_memory_is_for_cuda() -> None:
 def test_conflicts_and_what_is_not_built_are_found_together() -> None:
     options = ServeOptions(draft_tokens=3, vision=True)
     codes = sorted(problem.code for problem in option_problems(options))
-    assert codes == ["not_built_yet", "not_built_yet", "option_conflict"]
+    assert codes == ["not_built_yet", "option_conflict"]
 
 
 @pytest.mark.contract("TMPL-9")

@@ -1,0 +1,89 @@
+"""The backend of speculation in a plan: how many tokens it drafts, and what it needs for that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import msgspec
+
+from ninfer_core.api.artifact import ArtifactHeader, TensorSpec
+from ninfer_core.api.errors import PlanRejected, PluginIncompatible, Problem
+from ninfer_core.api.geometry import BuildShape, Geometry
+from ninfer_core.api.plan import Feature, PlannedDrafter
+from ninfer_core.api.speculative import DrafterNeeds, DraftTokens
+from ninfer_core.plan.options import ServeOptions
+from ninfer_core.plugins.loading import LoadedPlugin
+
+REDUCED_HEAD = "draft_head"
+"""The group of the head that proposes over fewer tokens (`--lm-head-draft`)."""
+CONVERT = "`ninfer convert HF_DIR --draft DRAFT_DIR` stores what a checkpoint has for drafting"
+
+
+def chosen_draft_tokens(options: ServeOptions, spec: LoadedPlugin | None, header: ArtifactHeader) -> int:
+    """How many tokens a round drafts, 0 where nothing speculates. Raises PlanRejected for more than the backend can
+    draft, and with what the artifact lacks for it."""
+    if spec is None:
+        return 0
+    try:
+        able: DraftTokens = spec.hook.ninfer_spec_draft_tokens(header=header)
+    except PluginIncompatible as refusal:
+        raise _refused(options, refusal) from refusal
+    wanted = able.default if options.draft_tokens is None else options.draft_tokens
+    if wanted <= able.most:
+        return wanted
+    message = f"{options.origin('draft_tokens')} is {wanted}, and {spec.offer.name} drafts 1..{able.most} tokens here"
+    remedy = f"--draft-tokens {able.most} is the most"
+    raise PlanRejected([Problem(code="too_many_draft_tokens", message=message, remedy=remedy)])
+
+
+def drafter_of(
+    options: ServeOptions, spec: LoadedPlugin | None, header: ArtifactHeader, geometry: Geometry
+) -> Callable[[BuildShape], PlannedDrafter] | None:
+    """What the backend needs for units of work, each shape asked once; None where nothing speculates. Asking raises
+    PlanRejected with what stands against it."""
+    if spec is None:
+        return None
+    head = (REDUCED_HEAD,) if options.lm_head_draft else ()
+
+    @cache
+    def planned(shape: BuildShape) -> PlannedDrafter:
+        asked = msgspec.structs.replace(shape, groups=("text", *head), taps=())
+        try:
+            needs: DrafterNeeds = spec.hook.ninfer_spec_needs(header=header, geometry=geometry, shape=asked)
+        except PluginIncompatible as refusal:
+            raise _refused(options, refusal) from refusal
+        return PlannedDrafter(groups=tuple(dict.fromkeys(("text", *needs.groups, *head))), needs=needs)
+
+    return planned
+
+
+def check_groups(
+    options: ServeOptions, drafter: PlannedDrafter, header: ArtifactHeader, inventory: tuple[TensorSpec, ...]
+) -> None:
+    """Raises PlanRejected for groups of tensors that the family knows and of which the artifact has none."""
+    stored = {spec.name for spec in header.tensors}
+    problems = []
+    for group in drafter.groups:
+        names = [spec.name for spec in inventory if spec.group == group]
+        if names and stored.isdisjoint(names):
+            option = "lm_head_draft" if group == REDUCED_HEAD else "spec"
+            message = f"{options.origin(option)} needs the tensors '{group}', {names[0]} and {len(names) - 1} more, "
+            message += f"and {header.source} has none of them"
+            problems.append(Problem(code="weights_missing", message=message, remedy=CONVERT))
+    if problems:
+        raise PlanRejected(problems)
+
+
+def speculation_feature(options: ServeOptions, spec: LoadedPlugin | None, draft_tokens: int) -> Feature:
+    """`on (mtp, 3 drafts)`."""
+    if spec is None:
+        return Feature(False)
+    drafts = f"{draft_tokens} draft{'' if draft_tokens == 1 else 's'}"
+    head = ", reduced head" if options.lm_head_draft else ""
+    return Feature(True, f"{spec.offer.name}, {drafts}{head}")
+
+
+def _refused(options: ServeOptions, refusal: PluginIncompatible) -> PlanRejected:
+    message = f"{options.origin('spec')} {options.spec}: {refusal.message}"
+    return PlanRejected([Problem(code=refusal.code, message=message, remedy="or leave --spec out")])

@@ -1,0 +1,80 @@
+"""The host's part of drafting: a drafter on the host is told every sequence, and asked before a round is launched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+from ninfer_core.api.errors import NinferError, PluginBroken
+from ninfer_core.api.speculative import HostDrafter
+from ninfer_core.plugins.loading import describe
+
+Made = TypeVar("Made")
+
+
+class HostDrafts(Protocol):
+    """What a program tells of its rows, and the numbers of a row that go to the device with a round."""
+
+    def open(self, row: int) -> None: ...
+
+    def extend(self, row: int, token_ids: Sequence[int]) -> None: ...
+
+    def propose(self, row: int) -> tuple[int, ...]: ...
+
+    def close(self, row: int) -> None: ...
+
+
+class NoHostDrafts:
+    """Nobody drafts on the host."""
+
+    def open(self, row: int) -> None:
+        return
+
+    def extend(self, row: int, token_ids: Sequence[int]) -> None:
+        return
+
+    def propose(self, row: int) -> tuple[int, ...]:
+        return ()
+
+    def close(self, row: int) -> None:
+        return
+
+
+class AskedHostDrafts:
+    """Asks a drafter that messages call `label`: up to `draft_tokens` tokens below `token_domain`, of which those from
+    the first on that is none are left out."""
+
+    def __init__(self, drafter: HostDrafter, label: str, draft_tokens: int, token_domain: int) -> None:
+        self._drafter = drafter
+        self._label = label
+        self._draft_tokens = draft_tokens
+        self._token_domain = token_domain
+
+    def open(self, row: int) -> None:
+        self._asked("open", lambda: self._drafter.open(row))
+
+    def extend(self, row: int, token_ids: Sequence[int]) -> None:
+        if token_ids:
+            self._asked("extend", lambda: self._drafter.extend(row, token_ids))
+
+    def propose(self, row: int) -> tuple[int, ...]:
+        """-> how many, and the drafts themselves, filled up with zeros."""
+        proposed = self._asked("propose", lambda: list(self._drafter.propose(row, self._draft_tokens)))
+        drafts: list[int] = []
+        for token_id in proposed[: self._draft_tokens]:
+            if type(token_id) is not int or not 0 <= token_id < self._token_domain:
+                break
+            drafts.append(token_id)
+        return (len(drafts), *drafts, *(0 for _ in range(self._draft_tokens - len(drafts))))
+
+    def close(self, row: int) -> None:
+        self._asked("close", lambda: self._drafter.close(row))
+
+    def _asked(self, method: str, ask: Callable[[], Made]) -> Made:
+        try:
+            return ask()
+        except (NinferError, KeyboardInterrupt):
+            raise
+        # SystemExit and its like as well, as in a hook.
+        except BaseException as error:
+            raise PluginBroken(f"{self._label} failed in its drafter's {method}: {describe(error)}") from error
