@@ -16,6 +16,8 @@ from ninfer_speculative.block.config import DraftConfig
 PREFIX = "draft."
 """Of the checkpoint's names in an artifact."""
 
+_STORED_DTYPES = ("bfloat16", "float16", "float32")
+
 JOIN, CONTEXT_NORM, FINAL_NORM = "join", "context_norm", "final_norm"
 SELECTOR_STATE, PREDECESSORS, SUCCESSORS = "selector_state", "predecessors", "successors"
 
@@ -49,6 +51,11 @@ def check_tensors(header: ArtifactHeader, config: DraftConfig, plugin: str) -> N
         f"{part.name} is {list(stored[part.name].shape)}, not {list(part.shape)}"
         for part in wanted
         if part.name in stored and stored[part.name].shape != part.shape
+    ]
+    wrong += [
+        f"{part.name} is stored as {stored[part.name].dtype}, not as one of {', '.join(_STORED_DTYPES)}"
+        for part in wanted
+        if part.name in stored and stored[part.name].dtype not in _STORED_DTYPES
     ]
     if missing or wrong:
         found = f"{len(missing)} of {len(wanted)} tensors are missing ({missing[0]}, ...)" if missing else wrong[0]
