@@ -60,6 +60,6 @@ def select(device: torch.device, kernels: Kernels) -> Sampler:
     """The sampler of `device`: Triton on CUDA, unless the reference is asked for."""
     if device.type != "cuda" or kernels == "reference":
         return ReferenceSampler()
-    from ninfer_core.ops.sample.triton import Launch, TritonSampler
+    from ninfer_core.ops.sample.triton import LAUNCH, TritonSampler
 
-    return TritonSampler(Launch(group_tokens=64, program_groups=16, maxima_warps=4, draw_warps=8))
+    return TritonSampler(LAUNCH)
