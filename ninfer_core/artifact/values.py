@@ -65,11 +65,14 @@ def fill(out: torch.Tensor, spec: TensorSpec, seed: int, start: int = 0) -> None
     """Overwrite contiguous `out` with the elements of `spec` from `start` on, row-major: numbers that depend on (seed,
     name, place in the tensor, kind of device) alone.
 
-    Drawn in float32 and rounded once: the CPU's bfloat16 normal can draw the logarithm of zero. Integer dtypes
-    (no family has them as weights today) become zero.
+    Drawn in float32 and rounded once: the CPU's bfloat16 normal can draw the logarithm of zero. Wide integers
+    are lists of ids and count from 0; narrow ones (no family has them as weights today) become zero.
     """
     import torch
 
+    if out.dtype in (torch.int32, torch.int64):
+        torch.arange(start, start + out.numel(), out=out.view(-1))
+        return
     if not out.dtype.is_floating_point:
         out.zero_()
         return

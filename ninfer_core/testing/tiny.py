@@ -32,6 +32,9 @@ MODEL_ID = "tiny-random"
 TOKEN_ROWS = 320
 """Embedding rows: 256 bytes, 33 control tokens and padding that no sampler may choose."""
 
+REDUCED_ROWS = 128
+"""Tokens of the reduced head."""
+
 _SEED = 20_26
 
 _CONFIG: Mapping[str, object] = {
@@ -73,31 +76,36 @@ _EXPERTS: Mapping[str, object] = {
 }
 
 
-def tiny_header(*, experts: bool = False) -> ArtifactHeader:
-    """Identity, config, frontend resources and inventory of the tiny model."""
+def tiny_header(*, experts: bool = False, drafting: bool = False) -> ArtifactHeader:
+    """Identity, config, frontend resources and inventory of the tiny model. `drafting` adds a next-token head, and a
+    reduced head of the first tokens."""
     from ninfer_models.qwen_hybrid.inventory import build_inventory
 
-    config = {**_CONFIG, **(_EXPERTS if experts else _DENSE)}
+    config = {**_CONFIG, **(_EXPERTS if experts else _DENSE), **({"mtp_num_hidden_layers": 1} if drafting else {})}
+    ids = TensorSpec(name="draft_head.token_ids", shape=(REDUCED_ROWS,), dtype="int32")
     header = ArtifactHeader(
         source=f"{MODEL_ID}{'-experts' if experts else ''}",
         identity=ArtifactIdentity(model_id=MODEL_ID, weights_id="fp32", family="qwen-hybrid", format_version=1),
         config=config,
         resources={"config.json": msgspec.json.encode(config), **_frontend_resources()},
-        tensors=(),
+        tensors=(ids,) if drafting else (),
     )
-    specs = [msgspec.structs.replace(spec, dtype="float32") for spec in build_inventory(header)]
+    specs = [
+        spec if spec.name == ids.name else msgspec.structs.replace(spec, dtype="float32")
+        for spec in build_inventory(header)
+    ]
     return msgspec.structs.replace(header, tensors=tuple(specs))
 
 
-def tiny_artifact(*, experts: bool = False) -> ArtifactHandle:
+def tiny_artifact(*, experts: bool = False, drafting: bool = False) -> ArtifactHandle:
     """The tiny model in memory."""
-    header = tiny_header(experts=experts)
+    header = tiny_header(experts=experts, drafting=drafting)
     return ArtifactHandle(header=header, notes=(), store=TinyStore(header))
 
 
-def write_tiny_artifact(path: Path, *, experts: bool = False) -> Path:
+def write_tiny_artifact(path: Path, *, experts: bool = False, drafting: bool = False) -> Path:
     """The tiny model as a `.ninfer` file, for what opens artifacts by name; returns `path`."""
-    artifact = tiny_artifact(experts=experts)
+    artifact = tiny_artifact(experts=experts, drafting=drafting)
     header = artifact.header
     write_container(
         path,

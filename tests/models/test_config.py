@@ -45,6 +45,18 @@ def test_the_published_dense_shape() -> None:
     assert (config.output_gate, config.experts, config.intermediate_size) == ("silu", None, 17408)
 
 
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), float("-inf"), 10**400, 1e19, 0, True, "1e-6"])
+def test_numbers_of_a_config_are_finite(value: object) -> None:
+    yarn = {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 4096}
+    for name in ("rms_norm_eps", "rope_theta", "factor", "beta_fast", "beta_slow", "attention_factor"):
+        rope = {**yarn, **({} if name == "rms_norm_eps" else {name: value})}
+        changed = {**DENSE, "rope_parameters": {"rope_theta": 1e7, **rope}}
+        if name == "rms_norm_eps":
+            changed[name] = value
+        with pytest.raises(ArtifactInvalid, match=f"{name} is .*; it must be a number above"):
+            _parse(changed)
+
+
 def test_the_published_expert_shape() -> None:
     config = _parse(MOE)
     assert (config.attention_layers, config.recurrent_layers, config.conv_channels) == (10, 30, 8192)

@@ -15,7 +15,7 @@ from ninfer_models.qwen_hybrid.config import parse_config
 from ninfer_models.qwen_hybrid.dummies import dummy_headers
 from ninfer_models.qwen_hybrid.geometry import build_geometry
 from ninfer_models.qwen_hybrid.inventory import Naming, build_inventory
-from ninfer_models.qwen_hybrid.resident import build_resident, list_residents
+from ninfer_models.qwen_hybrid.resident import ResidentRows, build_resident, list_residents
 from ninfer_models.qwen_hybrid.workspace import workspace_bytes
 
 from ninfer_core.api import ArtifactHeader, BuildShape
@@ -61,14 +61,14 @@ def test_attention_and_vocabulary(headers: dict[str, ArtifactHeader]) -> None:
 
 
 def test_the_inventory_of_published_checkpoints(headers: dict[str, ArtifactHeader]) -> None:
-    """Counts of BF16 checkpoints: 1199 and 1045 tensors with 15 or 19 of MTP and 333 of the vision tower."""
+    """Counts of BF16 checkpoints: 1199 and 1045 tensors with 15 or 19 of MTP and 333 of the vision tower; of their
+    drafters 81 and 69."""
     vision = {"depth": 27, "hidden_size": 1152, "intermediate_size": 4304}
     for name, hidden, counts in (
-        (DENSE, 5120, {"text": 851, "mtp": 15, "vision": 333}),
-        (MOE, 2048, {"text": 693, "mtp": 19, "vision": 333}),
+        (DENSE, 5120, {"text": 851, "mtp": 15, "vision": 333, "draft": 81}),
+        (MOE, 2048, {"text": 693, "mtp": 19, "vision": 333, "draft": 69}),
     ):
-        text = {**headers[name].config, "mtp_num_hidden_layers": 1}
-        wrapped = {"text_config": text, "vision_config": {**vision, "out_hidden_size": hidden}}
+        wrapped = {"text_config": headers[name].config, "vision_config": {**vision, "out_hidden_size": hidden}}
         inventory = build_inventory(msgspec.structs.replace(headers[name], config=wrapped, tensors=()))
         assert Counter(spec.group for spec in inventory) == counts
         assert len({spec.name for spec in inventory}) == len(inventory)
@@ -99,7 +99,7 @@ def _renamed(header: ArtifactHeader, rename: Callable[[str], str]) -> ArtifactHe
 @pytest.mark.parametrize("prefix", ["model.", "model.language_model.", "language_model.model."])
 def test_prefixes_in_use(headers: dict[str, ArtifactHeader], prefix: str) -> None:
     def rename(name: str) -> str:
-        return name if name.startswith("lm_head") else prefix + name.removeprefix("model.")
+        return prefix + name.removeprefix("model.") if name.startswith("model.") else name
 
     header = _renamed(headers[MOE], rename)
     assert inventory_problems(header, build_inventory(header), EVERYTHING) == []
@@ -113,25 +113,41 @@ def test_a_missing_tensor_is_missed_under_the_names_of_the_artifact(headers: dic
 
 
 @pytest.mark.parametrize("name", [DENSE, MOE])
-def test_every_text_tensor_goes_somewhere_once(headers: dict[str, ArtifactHeader], name: str) -> None:
+@pytest.mark.parametrize("groups", [("text",), ("text", "mtp"), ("text", "draft", "draft_head", "mtp")])
+def test_every_tensor_of_a_group_goes_somewhere_once(
+    headers: dict[str, ArtifactHeader], name: str, groups: tuple[str, ...]
+) -> None:
     header = headers[name]
     config = parse_config(header)
-    residents = list_residents(config, Naming(header, config), "bfloat16")
+    residents = list_residents(config, Naming(header, config), "bfloat16", groups)
     parts = [part for resident in residents for part in resident.sources]
-    assert sorted(parts) == sorted(tensor.name for tensor in header.tensors)
+    ours = [tensor.name for tensor in header.tensors if tensor.group in groups and tensor.group != "draft"]
+    assert sorted(parts) == sorted(ours)
     sizes = {tensor.name: tensor.elements for tensor in header.tensors}
-    by_name = {spec.name: spec for spec in build_resident(header, "bfloat16")}
+    by_name = {spec.name: spec for spec in build_resident(header, "bfloat16", groups)}
     for resident in residents:
-        if resident.sources:
+        if resident.sources and not isinstance(resident, ResidentRows):
             assert by_name[resident.name].elements == sum(sizes[part] for part in resident.sources)
 
 
 def test_weights_cost_what_the_checkpoint_has(headers: dict[str, ArtifactHeader]) -> None:
     """Matrices stay as they are; vectors and taps are float32, which is a few MiB more."""
     for header in headers.values():
-        stored = sum(tensor.bytes for tensor in header.tensors)
+        stored = sum(tensor.bytes for tensor in header.tensors if tensor.group == "text")
         held = sum(spec.bytes for spec in build_resident(header, "bfloat16"))
         assert 0 <= held - stored < 16 * MIB
+
+
+@pytest.mark.parametrize(("name", "mebibytes"), [(DENSE, 810.2), (MOE, 1611.2)])
+def test_what_drafting_adds(headers: dict[str, ArtifactHeader], name: str, mebibytes: float) -> None:
+    """The head by the shapes of speculative.md section 2.2; a reduced head costs its rows and their ids."""
+    header = headers[name]
+    text, mtp, reduced = (
+        sum(spec.bytes for spec in build_resident(header, "bfloat16", groups))
+        for groups in (("text",), ("text", "mtp"), ("text", "draft_head"))
+    )
+    assert abs((mtp - text) / MIB - mebibytes) < 1
+    assert reduced - text == 131072 * (header.config["hidden_size"] * 2 + 8)
 
 
 def _shape(**fields: int) -> BuildShape:

@@ -49,3 +49,32 @@ def test_units_of_work_stay_within_the_workspace(
     bound = workspace_bytes(header, shape)
     assert used <= bound + SLACK_BYTES
     assert bound <= 3 * used
+
+
+@pytest.mark.parametrize("experts", [False, True], ids=["dense", "experts"])
+@pytest.mark.parametrize(("rows", "columns"), [(1, 512), (8, 4), (8, 1)])
+def test_the_next_token_head_stays_within_the_workspace(rows: int, columns: int, experts: bool) -> None:
+    artifact = tiny_artifact(experts=experts, drafting=True)
+    header, device, groups = artifact.header, torch.device("cpu"), ("text", "mtp")
+    with artifact.open_weights() as source:
+        model = build_text_model(header, "float32", 4, source, device, groups=groups)
+    geometry = build_geometry(header, "float32")
+    run = ModelHarness(model, geometry, device=device, max_context=1024)
+    batch = run.batch(range(rows), [[1] * columns] * rows, [0] * rows, prefill=columns > 4)
+    hidden = torch.randn(rows, columns, geometry.hidden_size)
+    head = model.next_token_head
+    assert head is not None
+
+    def draft() -> torch.Tensor:
+        with torch.inference_mode():
+            return model.draft_logits(head(batch.token_ids, hidden, batch.positions, batch.cache)[:, :1])
+
+    shape = BuildShape(
+        prefill_tokens=columns if columns > 4 else 1,
+        decode_rows=rows,
+        decode_columns=4,
+        max_context=1024,
+        activation_dtype="float32",
+        groups=groups,
+    )
+    assert peak_bytes(draft) <= workspace_bytes(header, shape) + SLACK_BYTES

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+_MOST_NUMBER = 1e18
+"""No number of a model is larger, and float32 holds its square."""
+
 _MOST_SIZE = 1 << 31
 """No size of a model is larger: a hostile config cannot make later arithmetic absurd."""
 
@@ -30,14 +33,14 @@ class Fields:
         self.wrong(name, f"an integer of at least {least}" + (f" and at most {most}" if most < _MOST_SIZE else ""))
         return max(least, 1)
 
-    def number(self, name: str, *, default: float | None = None, above: float, most: float = float("inf")) -> float:
-        """A number in (above, most]; required when there is no default."""
+    def number(self, name: str, *, default: float | None = None, above: float, most: float = _MOST_NUMBER) -> float:
+        """A number in (above, most], and so a finite one; required when there is no default."""
         value = self.raw.get(name, default)
         if isinstance(value, int | float) and not isinstance(value, bool) and above < value <= most:
             return float(value)
-        limit = "" if most == float("inf") else f" and at most {most:g}"
+        limit = f" and at most {most:g}"
         self.wrong(name, f"a number above {above:g}{limit}")
-        return above + 1.0 if most == float("inf") else most
+        return min(above + 1.0, most)
 
     def table(self, name: str) -> Mapping[str, object] | None:
         """A nested table that may be absent or null."""

@@ -45,7 +45,10 @@ def workspace_bytes(header: ArtifactHeader, shape: BuildShape) -> int:
         row_class=head_class,
         head_class=head_class,
     )
-    return max(prefill.peak(), decode.peak())
+    peaks = [prefill.peak(), decode.peak()]
+    if "mtp" in shape.groups:
+        peaks += [prefill.next_token_peak(), decode.next_token_peak()]
+    return max(peaks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +65,23 @@ class _Unit:
     head_class: int
 
     def peak(self) -> int:
-        feed_forward = self._dense() if self.config.experts is None else self._experts(self.config.experts)
-        norm = rms_norm.workspace_bytes(elements=self.tokens * self.config.hidden_size)
-        return self._stream() + max(norm, self._attention(), self._delta_net(), feed_forward, self._head())
+        return self._stream() + max(
+            self._norm(), self._attention(), self._delta_net(), self._feed_forward_part(), self._head()
+        )
+
+    def next_token_peak(self) -> int:
+        """Of the next-token head: the embedded tokens, their norm and both inputs side by side stay, and the norm of
+        the hidden states until they are joined. The logits of its drafts are fewer than those of a round."""
+        vectors = self.tokens * self.config.hidden_size * self.activation
+        joined = vectors + self._product(2 * self.config.hidden_size, self.config.hidden_size)
+        layer = max(self._norm(), self._attention(), self._feed_forward_part())
+        return self._stream() + 4 * vectors + max(joined, layer)
+
+    def _norm(self) -> int:
+        return rms_norm.workspace_bytes(elements=self.tokens * self.config.hidden_size)
+
+    def _feed_forward_part(self) -> int:
+        return self._dense() if self.config.experts is None else self._experts(self.config.experts)
 
     @property
     def prefill(self) -> bool:
