@@ -75,7 +75,11 @@ FUNCTION_REASONS: dict[str, str] = {
         "2026-11-30: one kernel: what it keeps in registers cannot be handed on"
     ),
     "ninfer_core/ops/sample/triton.py:draw": "2026-11-30: one kernel: what it keeps in registers cannot be handed on",
-    "ninfer_core/ops/sample/triton.py:sample": "2026-11-30: two launches, a line for each argument",
+    "ninfer_core/ops/sample/kernels/groups.py:best_tokens": "2026-12-01: one search, a line for each argument of its steps",
+    "ninfer_core/ops/accept/kernels/judge.py:judge": (
+        "2026-12-01: one kernel: what it keeps in registers cannot be handed on"
+    ),
+    "ninfer_core/ops/accept/triton.py:_judged": "2026-12-01: one launch, a line for each argument",
     "ninfer_core/ops/round_start/triton.py:start_kernel": (
         "2026-11-30: one kernel, half of its lines its parameters; kernels are fused so that a round has few launches"
     ),

@@ -8,15 +8,24 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from ninfer_core.api.model import HeadNorms, Rotation
 from ninfer_core.ops import causal_conv, gated_delta, moe, paged_attention
+from ninfer_core.ops.accept import Drafts, accept
+from ninfer_core.ops.block_attention import BlockShape, ReferenceBlockAttention, Ring
+from ninfer_core.ops.block_conv import block_conv
+from ninfer_core.ops.draft_walk import Codebooks, LogitTransform, draft_walk
 from ninfer_core.ops.gated_delta import DeltaColumns, DeltaRecords
 from ninfer_core.ops.gated_rms_norm import gated_rms_norm
 from ninfer_core.ops.linear import DECODE_ROWS, encode_nvfp4, linear
 from ninfer_core.ops.partial_rope import partial_rope, rope_angles
 from ninfer_core.ops.rms_norm import rms_norm
-from ninfer_core.ops.sample import SamplerRows, sample
+from ninfer_core.ops.sample import SamplerRows, SamplerTable, sample
 from ninfer_core.ops.swiglu import swiglu
+from ninfer_core.ops.workspace import accept as accept_bytes
+from ninfer_core.ops.workspace import block_attention as block_bytes
+from ninfer_core.ops.workspace import block_conv as block_conv_bytes
 from ninfer_core.ops.workspace import causal_conv as conv_bytes
+from ninfer_core.ops.workspace import draft_walk as walk_bytes
 from ninfer_core.ops.workspace import gated_delta as delta_bytes
 from ninfer_core.ops.workspace import gated_rms_norm as gated_norm_bytes
 from ninfer_core.ops.workspace import linear as linear_bytes
@@ -188,3 +197,50 @@ def test_sampling(rows: int) -> None:
     counts = torch.zeros(8, vocabulary_rows, dtype=torch.int32)
     bound = sample_bytes.workspace_bytes(rows=rows, vocabulary_rows=vocabulary_rows)
     hold(bound, lambda: sample(logits, parameters, counts, whole, whole, vocabulary_rows - 7))
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+def test_acceptance(rows: int) -> None:
+    vocabulary_rows, columns = 20_000, 4
+    whole = torch.arange(rows)
+    table = SamplerTable(torch.full((rows, 5), 0.9), torch.full((rows,), 20), whole)
+    logits = torch.rand(rows * columns, vocabulary_rows).bfloat16()
+    counts = torch.zeros(8, vocabulary_rows, dtype=torch.int32)
+    token_ids = torch.zeros(rows, columns - 1, dtype=torch.int64)
+    law_ids = torch.arange(16).expand(rows, columns - 1, 16)
+    drafts = Drafts(token_ids, whole.clamp(max=3), law_ids, torch.full(law_ids.shape, 1 / 16))
+    positions = torch.arange(columns).expand(rows, columns)
+    bound = accept_bytes.workspace_bytes(rows=rows, columns=columns, vocabulary_rows=vocabulary_rows)
+    hold(bound, lambda: accept(logits, drafts, table, counts, whole, positions, vocabulary_rows - 7))
+
+
+@pytest.mark.parametrize("dtype", ACTIVATIONS, ids=str)
+def test_operations_of_block_drafters(dtype: torch.dtype) -> None:
+    rows, columns, width, heads, kv_heads, head_dim, ring = 4, 8, 512, 8, 2, 64, 300
+    x, base = torch.zeros(rows, columns, width, dtype=dtype), torch.zeros(2, width)
+    delta = torch.zeros(rows, columns, 2, width // 16, dtype=dtype)
+    hold(block_conv_bytes.workspace_bytes(elements=x.numel()), lambda: block_conv(x, base, delta, x))
+
+    logits, states = torch.rand(rows, columns - 1, 20_000).to(dtype), torch.rand(rows, columns - 1, 32).to(dtype)
+    codes = Codebooks(torch.rand(20_000, 32).to(dtype), torch.rand(20_000, 32).to(dtype))
+    whole, zeros = torch.arange(rows), torch.zeros(rows, columns - 1, dtype=torch.int64)
+    bound = walk_bytes.workspace_bytes(rows=rows, drafts=columns - 1, proposed=20_000, rank=32)
+    hold(
+        bound,
+        lambda: draft_walk(logits, None, states, codes, LogitTransform(), whole, zeros, torch.ones(rows), whole),
+    )
+
+    shape = BlockShape(query_heads=heads, kv_heads=kv_heads, head_dim=head_dim, window=ring + 1, causal=False)
+    pool = Ring(*(torch.zeros(2, rows, kv_heads, ring, head_dim, dtype=dtype) for _ in range(2)))
+    rotation = Rotation(*(torch.zeros(rows, columns, head_dim // 2) for _ in range(2)))
+    norm, route = torch.zeros(head_dim), ReferenceBlockAttention()
+    projected = torch.zeros(rows, columns, (heads + 2 * kv_heads) * head_dim, dtype=dtype)
+    sizes = {"rows": rows, "columns": columns, "kv_heads": kv_heads, "head_dim": head_dim}
+    bound = block_bytes.attend_bytes(**sizes, query_heads=heads, ring_tokens=ring, activation=dtype.itemsize)
+    norms, lengths = HeadNorms(norm, norm, 1e-6), torch.full((rows,), 900)
+    hold(bound, lambda: route.attend(shape, pool, 0, projected, norms, rotation, whole, lengths, 1.0))
+    long = torch.zeros(1, 1000, 2, 2, kv_heads, head_dim, dtype=dtype)
+    wide = Rotation(*(torch.zeros(1, 1000, head_dim // 2) for _ in range(2)))
+    bound = block_bytes.store_bytes(rows=1, columns=ring, kv_heads=kv_heads, head_dim=head_dim)
+    one = torch.full((1,), 1000)
+    hold(bound, lambda: route.store(pool, long, torch.zeros(2, head_dim), 1e-6, wide, whole[:1], whole[:1], one))

@@ -27,7 +27,7 @@ to which d_1 .. d_i have been added. t_i is the token that `ops.sample` chooses 
 
 A law that is not the one that drafts were drawn from gives other tokens than the target's, but never one that p_A does
 not have; one that is nothing but zeros gives the target's. `candidates` is all that is written. A row does not depend
-on its batch mates. `select` gives an `Acceptor`; its routes give the same tokens for the same inputs.
+on its batch mates. `select` gives an `Acceptor`; its routes offer the same tokens for the same inputs.
 """
 
 from __future__ import annotations

@@ -50,5 +50,10 @@ class ReferenceAcceptor:
 
 
 def select(device: torch.device, kernels: Kernels) -> Acceptor:
-    """The acceptor of `device`."""
-    return ReferenceAcceptor()
+    """The acceptor of `device`: Triton on CUDA, unless the reference is asked for."""
+    if device.type != "cuda" or kernels == "reference":
+        return ReferenceAcceptor()
+    from ninfer_core.ops.accept.triton import TritonAcceptor
+    from ninfer_core.ops.sample.triton import LAUNCH
+
+    return TritonAcceptor(LAUNCH)

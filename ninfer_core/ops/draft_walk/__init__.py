@@ -29,7 +29,8 @@ not-a-numbers. Nothing is aliased and nothing else is written; a row does not de
 
 from __future__ import annotations
 
-from ninfer_core.ops.draft_walk.reference import CHOICES, Codebooks, LogitTransform, Walk, draft_walk
+from ninfer_core.ops.draft_walk.reference import Codebooks, LogitTransform, Walk, draft_walk
 from ninfer_core.ops.draft_walk.select import DraftWalk, select
+from ninfer_core.ops.workspace.draft_walk import CHOICES
 
 __all__ = ["CHOICES", "Codebooks", "DraftWalk", "LogitTransform", "Walk", "draft_walk", "select"]

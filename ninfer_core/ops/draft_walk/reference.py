@@ -7,9 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from ninfer_core.ops.sample import Purpose, TokenLaw, draw, largest, uniform
-
-CHOICES = 16
-"""Candidates of a position."""
+from ninfer_core.ops.workspace.draft_walk import CHOICES
 
 
 @dataclass(frozen=True, slots=True)

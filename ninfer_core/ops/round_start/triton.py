@@ -19,10 +19,9 @@ ALIGNED_ROWS = 8
 def start_round(inputs: torch.Tensor, state: SlotState, columns: int) -> RoundInputs:
     """inputs [3, rows] -> the inputs of `columns` new columns; see the package."""
     rows, blocks = inputs.shape[1], state.block_tables.shape[1]
-    device = state.lengths.device
-    parts = _aligned(rows, (1, 1, 1, 1, 1, columns, columns), device)
+    parts = _aligned(rows, (1, 1, 1, 1, 1, columns, columns), state.lengths.device)
     slots, folded, pending, anchors, lengths, positions, chosen = parts
-    block_table = torch.empty(rows, blocks, dtype=torch.int32, device=device)
+    block_table = torch.empty(rows, blocks, dtype=torch.int32, device=state.lengths.device)
     start_kernel[(rows, triton.cdiv(blocks, BLOCK_TABLE_ENTRIES))](
         inputs,
         state.candidates,

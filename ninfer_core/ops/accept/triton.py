@@ -1,0 +1,96 @@
+"""Acceptance in three launches: the best keys of groups of tokens, a judgement of every column by itself, and what
+follows of it for a row."""
+
+from __future__ import annotations
+
+import torch
+import triton
+
+from ninfer_core.ops.accept.kernels.judge import judge, settle
+from ninfer_core.ops.accept.reference import Accepted, Drafts
+from ninfer_core.ops.sample import SamplerTable
+from ninfer_core.ops.sample.triton import Launch, write_maxima
+
+
+class TritonAcceptor:
+    """Implements `Acceptor`."""
+
+    __slots__ = ("_launch",)
+
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+
+    def accept(
+        self,
+        logits: torch.Tensor,
+        drafts: Drafts,
+        table: SamplerTable,
+        counts: torch.Tensor,
+        slots: torch.Tensor,
+        positions: torch.Tensor,
+        token_domain: int,
+        candidates: torch.Tensor,
+    ) -> Accepted:
+        """See `Acceptor`."""
+        rows, columns = positions.shape
+        token_ids, draft_counts = drafts.token_ids.contiguous(), drafts.counts.contiguous()
+        maxima = write_maxima(self._launch, logits, table, counts, slots, token_domain, token_ids, draft_counts)
+        judged = self._judged(logits, drafts, table, counts, slots, positions.contiguous(), token_domain, maxima)
+        packed = torch.empty(rows, 2 + columns, dtype=torch.int64, device=logits.device)
+        settle[(rows,)](
+            token_ids,
+            draft_counts,
+            slots,
+            judged,
+            packed,
+            candidates,
+            candidates.stride(0),
+            columns,
+            MOST_COLUMNS=triton.next_power_of_2(columns),
+            num_warps=1,
+        )
+        return Accepted(packed)
+
+    def _judged(
+        self,
+        logits: torch.Tensor,
+        drafts: Drafts,
+        table: SamplerTable,
+        counts: torch.Tensor,
+        slots: torch.Tensor,
+        positions: torch.Tensor,
+        token_domain: int,
+        maxima: torch.Tensor,
+    ) -> torch.Tensor:
+        """int64 [3, rows * columns]; see `judge`."""
+        launch, rows = self._launch, maxima.shape[0]
+        law_ids = None if drafts.law_ids is None else drafts.law_ids.contiguous()
+        probabilities = None if drafts.probabilities is None else drafts.probabilities.contiguous()
+        width = 1 if law_ids is None else law_ids.shape[2]
+        judged = torch.empty(3, rows, dtype=torch.int64, device=logits.device)
+        judge[(rows,)](
+            logits,
+            logits.stride(0),
+            counts,
+            counts.stride(0),
+            slots,
+            positions,
+            table.numbers,
+            table.top_k,
+            table.seeds,
+            drafts.token_ids.contiguous(),
+            drafts.counts.contiguous(),
+            law_ids,
+            probabilities,
+            maxima,
+            judged,
+            positions.shape[1],
+            token_domain,
+            launch.blocks(token_domain),
+            width,
+            **launch.shapes(token_domain),
+            WIDTH=triton.next_power_of_2(width),
+            num_warps=launch.draw_warps,
+            enable_fp_fusion=False,
+        )
+        return judged
