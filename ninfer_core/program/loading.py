@@ -28,20 +28,31 @@ def load_model(
     weights: WeightSource,
     device: torch.device,
 ) -> tuple[Model, BuiltDrafter | None]:
-    """Raises the errors of the plugins, ArtifactInvalid for weights that are no numbers, PluginIncompatible for a
-    drafter on the device over a model that nothing can draft with."""
-    (family,) = plugins["family"]
+    """Raises the errors of `build_model`, and ArtifactInvalid for weights that are no numbers."""
     finite = FiniteWeights(header.source, weights_for(device, weights))
-    shape = build_shape(plan.capacities, plan.activation_dtype, plan.kernels, plan.drafter)
-    model: Model = family.hook.ninfer_family_build(header=header, shape=shape, weights=finite, device=device)
-    drafter = None
-    if plan.drafter is not None:
-        drafter = _load_drafter(plan, family, plugins["spec"][0], header, shape, model, finite, device)
+    built = build_model(plan, plugins, header, finite, device)
     finite.check()
-    return model, drafter
+    return built
 
 
-def _load_drafter(
+def build_model(
+    plan: ExecutionPlan,
+    plugins: Mapping[str, tuple[LoadedPlugin, ...]],
+    header: ArtifactHeader,
+    weights: WeightSource,
+    device: torch.device,
+) -> tuple[Model, BuiltDrafter | None]:
+    """What the plugins make of `weights`. Raises their errors, and PluginIncompatible for a drafter on the device over
+    a model that nothing can draft with."""
+    (family,) = plugins["family"]
+    shape = build_shape(plan.capacities, plan.activation_dtype, plan.kernels, plan.drafter)
+    model: Model = family.hook.ninfer_family_build(header=header, shape=shape, weights=weights, device=device)
+    if plan.drafter is None:
+        return model, None
+    return model, _build_drafter(plan, family, plugins["spec"][0], header, shape, model, weights, device)
+
+
+def _build_drafter(
     plan: ExecutionPlan,
     family: LoadedPlugin,
     spec: LoadedPlugin,

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from ninfer_core.api import ArtifactHeader, ExecutionPlan
 from ninfer_core.plugins import PluginRegistry
 from ninfer_core.program.build import build_program
 from ninfer_core.program.runner import DeviceProgram
+from ninfer_core.testing.drafters import scripted_registry
 from ninfer_core.testing.tiny import tiny_artifact, tiny_plan
 
 ROOMY = {"max_context": 512, "max_concurrency": 8, "kv_capacity": 8 * 512}
@@ -27,6 +28,15 @@ class Built:
 @pytest.fixture(scope="session")
 def registry() -> PluginRegistry:
     return PluginRegistry.discover()
+
+
+@pytest.fixture(scope="session")
+def scripted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PluginRegistry]:
+    """With the backend of drafters that tests make."""
+    folder = tmp_path_factory.mktemp("scripted")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        yield scripted_registry(folder)
 
 
 @pytest.fixture(scope="session", autouse=True)

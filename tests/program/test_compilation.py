@@ -63,24 +63,27 @@ SHARED_BYTES = 232_448
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("source", "kv_dtype", "weights"),
+    "words",
     [
         ("dummy:qwen3.8-27b", "bf16", "bf16"),
         ("dummy:qwen3.8-27b", "fp8", "fp8"),
         ("dummy:qwen3.8-27b", "bf16", "nvfp4"),
         ("dummy:qwen3.6-35b-a3b", "bf16", "bf16"),
         ("dummy:qwen3.6-35b-a3b", "fp8", "fp8"),
+        ("dummy:qwen3.8-27b", "bf16", "bf16", "mtp", "3"),
+        ("dummy:qwen3.8-27b", "fp8", "fp8", "mtp", "5"),
+        ("dummy:qwen3.8-27b", "fp8", "fp8", "dflash2", "7"),
     ],
+    ids="-".join,
 )
-def test_every_kernel_of_a_published_shape_compiles_without_its_device(
-    source: str, kv_dtype: str, weights: str, tmp_path: Path
-) -> None:
+def test_every_kernel_of_a_published_shape_compiles_without_its_device(words: tuple[str, ...], tmp_path: Path) -> None:
     pytest.importorskip("triton")
     environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path)}
     environment.pop("TRITON_INTERPRET", None)
     script = Path(__file__).with_name("compile_plan.py")
-    words = [sys.executable, str(script), source, kv_dtype, weights]
-    run = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
+    run = subprocess.run(
+        [sys.executable, str(script), *words], capture_output=True, text=True, env=environment, check=False
+    )
     assert run.returncode == 0, run.stderr
     kernels, shared = map(int, run.stdout.split()[-2:])
     assert kernels >= 20
