@@ -23,7 +23,7 @@ from ninfer_core.ops.sample.table import SamplerTable
 RANKS = triton.next_power_of_2(CANDIDATES)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["columns"])
 def draw(
     logits,
     logits_stride,

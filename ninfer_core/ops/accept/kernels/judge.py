@@ -34,7 +34,7 @@ def _tested(weights, ids, draft, law_ids, chances, seed, position, RANKS: tl.con
     return kept.to(tl.int64), pick(rest, ids, uniform_of(seed, position, RESIDUAL), RANKS)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["columns", "width"])
 def judge(
     logits,
     logits_stride,
@@ -112,7 +112,7 @@ def judge(
     tl.store(judged + 2 * total + row, kept)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["columns"])
 def settle(
     drafts,
     draft_counts,
