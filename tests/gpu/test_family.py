@@ -91,7 +91,9 @@ class DeviceWeights(MadeWeights):
 
 
 def _header(config: Mapping[str, Any]) -> ArtifactHeader:
-    header = msgspec.structs.replace(dummy_headers({})["qwen3.8-27b"], config=dict(config), tensors=())
+    """A model of this config, without the drafter that the dummy has."""
+    dummy = dummy_headers({})["qwen3.8-27b"]
+    header = msgspec.structs.replace(dummy, config=dict(config), resources={}, tensors=())
     return msgspec.structs.replace(header, tensors=build_inventory(header))
 
 
@@ -140,7 +142,10 @@ def test_a_round_can_be_captured(config: Mapping[str, Any]) -> None:
         run.prefill(slot, _tokens(60 + slot))
     ids = [_tokens(4 * (slot + 1))[-3:] for slot in range(4)]
     run.decode(range(4), ids, [0] * 4)
-    batch = run.batch(range(4), ids, [2, 0, 3, 1], prefill=False)
+    accepted = [2, 0, 3, 1]
+    for slot, columns in enumerate(accepted):
+        run.advance(slot, columns)
+    batch = run.batch(range(4), ids, accepted, prefill=False)
     before = {name: pool.clone() for name, pool in (run.arrays | run.records).items()}
     expected = model.logits(model.decode(batch).flatten(0, 1))  # also loads what may not be loaded while capturing
     after = [run.committed(slot) for slot in range(4)]
@@ -150,6 +155,7 @@ def test_a_round_can_be_captured(config: Mapping[str, Any]) -> None:
     for name, pool in (run.arrays | run.records).items():
         pool.copy_(before[name])
     graph.replay()
+    assert expected.isfinite().all()
     assert torch.equal(captured, expected)
     for slot, states in enumerate(after):
         assert all(torch.equal(state, run.committed(slot)[name]) for name, state in states.items())

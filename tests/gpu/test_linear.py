@@ -18,6 +18,7 @@ from ninfer_core.ops.linear import (
     output_rows,
     select,
 )
+from ninfer_core.ops.linear.tiles import MOST_ROWS
 
 pytestmark = [
     pytest.mark.gpu,
@@ -79,7 +80,8 @@ def test_full_shapes(form: str, shape: str) -> None:
         given = residual if "residual" in fused else None
         actual = linear(x, matrix, row_class, norm=norm, residual=given, gated=gated).double()
         wanted = expected(x, matrix, norm, residual, fused)
-        bound = FP8_ACTIVATIONS if form == "fp8" and rows == 300 else ROUNDINGS
+        in_codes = form == "fp8" and row_class == 0 and rows > MOST_ROWS["fp8"]
+        bound = FP8_ACTIVATIONS if in_codes else ROUNDINGS
         assert (actual - wanted).norm() <= bound * wanted.norm(), (rows, row_class)
 
 
