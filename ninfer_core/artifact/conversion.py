@@ -14,6 +14,7 @@ from ninfer_core.api.errors import ArtifactInvalid
 from ninfer_core.api.geometry import Geometry
 from ninfer_core.api.stored_matrix import WeightsFormat
 from ninfer_core.artifact.container import FORMAT_VERSION, REQUIRED_RESOURCES, SUFFIX
+from ninfer_core.artifact.drafter import with_drafter
 from ninfer_core.artifact.encoding import EncodingStore, encoded_artifact, encoding_problem, tensor_bytes
 from ninfer_core.artifact.finite import finite_pieces
 from ninfer_core.artifact.frontend import checked_frontend
@@ -48,11 +49,13 @@ def convert_directory(
     *,
     model_id: str | None = None,
     weights: WeightsFormat | None = None,
+    draft: str | None = None,
     overwrite: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Conversion:
     """Tensors keep their names, their dtypes and their bytes, but for the matrices that `weights` has encoded; one
-    matrix at a time is in memory. `progress` is told (bytes done, bytes in all).
+    matrix at a time is in memory. `draft` is the directory of a drafter that goes with it, as it is. `progress` is told
+    (bytes done, bytes in all).
 
     Raises ArtifactInvalid for a source that is no complete model of exactly one installed family (every group
     that is there at all must be whole), for weights that cannot be had in that form or are no numbers and for an
@@ -61,6 +64,9 @@ def convert_directory(
     begun = time.monotonic()
     _check_names(source, output)
     stored = open_artifact(source, registry)
+    if draft is not None:
+        _check_directory(draft)
+        stored = with_drafter(stored, open_artifact(draft, registry))
     family = _only_family(registry, stored.header)
     handle = stored if weights is None else _encoded(stored, family, weights)
     _check(handle.header, family)
@@ -86,6 +92,10 @@ def convert_directory(
 def _check_names(source: str, output: Path) -> None:
     if output.suffix != SUFFIX:
         raise ArtifactInvalid(str(output), [f"the name of a container ends in {SUFFIX}"])
+    _check_directory(source)
+
+
+def _check_directory(source: str) -> None:
     if not Path(source).expanduser().is_dir():
         raise ArtifactInvalid(source, ["only a Hugging Face directory can be converted"])
 

@@ -22,10 +22,15 @@ from ninfer_core.plugins import PluginRegistry
     type=click.Choice(["bf16", "fp8", "nvfp4"]),
     help="Numeric form of the matrices; without it, and with bf16, that of HF_DIR is kept.",
 )
+@click.option(
+    "--draft", metavar="DRAFT_DIR", help="Directory of a DFlash or DFlash2 checkpoint, which goes into the same file."
+)
 @click.option("--force", is_flag=True, help="Replace OUT.ninfer if it exists.")
-def convert(directory: str, output: Path, model_id: str | None, weights: WeightsFormat | None, force: bool) -> None:
+def convert(
+    directory: str, output: Path, model_id: str | None, weights: WeightsFormat | None, draft: str | None, force: bool
+) -> None:
     """Put weights, config, tokenizer and template of HF_DIR into one file, byte for byte; with --weights fp8 or nvfp4,
-    its large matrices in codes.
+    its large matrices in codes; with --draft, the drafter of DRAFT_DIR beside them, as it is.
 
     The model is checked completely first: its config, every tensor's name, shape and dtype, its frontend.
     """
@@ -38,6 +43,7 @@ def convert(directory: str, output: Path, model_id: str | None, weights: Weights
         PluginRegistry.discover(),
         model_id=model_id,
         weights=weights,
+        draft=draft,
         overwrite=force,
         progress=_Progress(),
     )

@@ -1,0 +1,98 @@
+"""A target and a drafter published apart become one artifact that backends draft with."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from ninfer_core.api import ArtifactInvalid
+from ninfer_core.artifact import open_artifact
+from ninfer_core.artifact.conversion import convert_directory
+from ninfer_core.cli.main import main
+from ninfer_core.plugins import PluginRegistry
+from ninfer_core.testing.tiny import tiny_artifact, tiny_plan
+from tests.speculative.block_oracle import SIZES, Kind, draft_config
+from tools.tiny_model.drafters import BlockDrafter
+
+CPU = torch.device("cpu")
+FITTING = dataclasses.replace(SIZES, vocab_size=320, target_layer_ids=(0, 2), mask_token_id=300)
+"""To the tiny model."""
+
+
+@pytest.fixture(scope="module")
+def registry() -> PluginRegistry:
+    return PluginRegistry.discover()
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    handle, folder = tiny_artifact(), tmp_path / "target"
+    folder.mkdir()
+    for name, data in handle.header.resources.items():
+        (folder / name).write_bytes(data)
+    with handle.open_weights() as weights:
+        tensors = {spec.name: weights.read(spec.name, CPU) for spec in handle.header.tensors}
+    save_file(tensors, folder / "model.safetensors")
+    return folder
+
+
+def drafter(folder: Path, *, second: bool = True, without: str = "", **config: object) -> Path:
+    """A draft checkpoint as they are published: names without a prefix, no tokenizer."""
+    folder.mkdir()
+    kind = Kind(second=second)
+    described = draft_config(kind, FITTING) | {"num_target_layers": 4} | config
+    (folder / "config.json").write_text(json.dumps(described))
+    tensors = BlockDrafter(FITTING, second=second).state_dict()
+    save_file({name: value for name, value in tensors.items() if name != without}, folder / "model.safetensors")
+    return folder
+
+
+@pytest.mark.parametrize("second", [True, False], ids=["dflash2", "dflash"])
+@pytest.mark.parametrize("weights", [None, "fp8"])
+def test_one_file_has_both(
+    target: Path, tmp_path: Path, registry: PluginRegistry, second: bool, weights: str | None
+) -> None:
+    beside, output = drafter(tmp_path / "drafter", second=second), tmp_path / "m.ninfer"
+    form = ["--weights", weights] if weights else []
+    assert main(["convert", str(target), "-o", str(output), "--draft", str(beside), *form]) == 0
+    made, apart = open_artifact(str(output), registry), open_artifact(str(beside), registry)
+    assert made.header.identity.model_id == "target"
+    assert made.header.resources["draft_config.json"] == (beside / "config.json").read_bytes()
+    assert made.header.resources["config.json"] == (target / "config.json").read_bytes()
+    with made.open_weights() as ours, apart.open_weights() as theirs:
+        for spec in apart.header.tensors:
+            assert torch.equal(ours.read(f"draft.{spec.name}", CPU), theirs.read(spec.name, CPU))
+    plan = tiny_plan(registry, made.header, spec="dflash2" if second else "dflash", draft_tokens=3)
+    assert plan.drafter is not None and plan.drafter.needs.taps == (0, 2)
+
+
+def problems(target: Path, draft: Path, output: Path, registry: PluginRegistry) -> list[str]:
+    with pytest.raises(ArtifactInvalid) as caught:
+        convert_directory(str(target), output, registry, draft=str(draft))
+    assert not output.exists()
+    return list(caught.value.problems)
+
+
+def test_what_does_not_belong_together_is_refused(target: Path, tmp_path: Path, registry: PluginRegistry) -> None:
+    output = tmp_path / "m.ninfer"
+    wrong = drafter(tmp_path / "wide", hidden_size=96)
+    assert any("64, that of the target" in line for line in problems(target, wrong, output, registry))
+    part = drafter(tmp_path / "part", without="fc.weight")
+    assert any("draft.fc.weight" in line for line in problems(target, part, output, registry))
+    first = drafter(tmp_path / "mixed", architectures=["DFlashDraftModel"])
+    assert any("candidate_selector" in line for line in problems(target, first, output, registry))
+    assert any("architectures" in line for line in problems(target, target, output, registry))
+    file = tmp_path / "drafter.safetensors"
+    file.write_bytes(b"")
+    assert problems(target, file, output, registry) == ["only a Hugging Face directory can be converted"]
+
+
+def test_a_target_with_a_drafter_keeps_it(target: Path, tmp_path: Path, registry: PluginRegistry) -> None:
+    (target / "draft_config.json").write_text("{}")
+    (line,) = problems(target, drafter(tmp_path / "drafter"), tmp_path / "m.ninfer", registry)
+    assert "leave --draft out" in line
