@@ -28,5 +28,9 @@ class DraftWalk(Protocol):
 
 
 def select(device: torch.device, kernels: Kernels) -> DraftWalk:
-    """The walk of `device`."""
-    return draft_walk
+    """The walk of `device`: Triton on CUDA, unless the reference is asked for."""
+    if device.type != "cuda" or kernels == "reference":
+        return draft_walk
+    from ninfer_core.ops.draft_walk.triton import TritonWalk
+
+    return TritonWalk()
