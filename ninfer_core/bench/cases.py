@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ninfer_core.bench.driver import CONTEXT_PROMPT_TOKENS, Driver
 from ninfer_core.bench.floor import Floor
-from ninfer_core.bench.measure import UNCOUNTED_ROUNDS, decode_figure, prefill_figure
+from ninfer_core.bench.measure import decode_figure, prefill_figure, round_tokens
 from ninfer_core.bench.probes import Probe
 from ninfer_core.bench.records import Figure, Roof
 from ninfer_core.bench.subject import Subject
@@ -23,7 +23,9 @@ keys and values before them."""
 class EngineCases:
     """What is measured. Cases that a plan has no room for are left out, with a remark.
 
-    `mixes` of batch invariance and `host_tokens` of the engine's own meter may be 0: then they are left out.
+    `mixes` of batch invariance and `host_tokens` of the engine's own meter may be 0: then they are left out. Rounds
+    with drafts are timed once for each of `acceptances`, probabilities that a draft is kept; without, by what the
+    model says.
     """
 
     batches: tuple[int, ...]
@@ -36,6 +38,7 @@ class EngineCases:
     host_tokens: int = 0
     roof: bool = False
     profiled: bool = False
+    acceptances: tuple[float, ...] = ()
 
 
 @dataclass(slots=True)
@@ -72,11 +75,12 @@ def measure_cases(
 
     for context, probe in _context_probes(driver, cases, measured.remarks):
         for rows in cases.batches:
-            if not driver.fits(rows, context + cases.rounds + UNCOUNTED_ROUNDS + 1):
+            if not driver.fits(rows, context + round_tokens(driver, cases.rounds)):
                 measured.remarks.append(f"no room for {rows} rows of {context} tokens")
                 continue
-            figure = decode_figure(driver, floor, roof, rows, context, cases.rounds, probe.name)
-            add(figure, probe)
+            for acceptance in cases.acceptances or (None,):
+                with subject.accepting(acceptance):
+                    add(decode_figure(driver, floor, roof, rows, context, cases.rounds, probe.name, acceptance), probe)
     rate, most = matmul_rate(roof, weights), subject.plan.capacities.prefill_chunk
     for tokens in cases.prompt_tokens:
         if not driver.fits(1, tokens + PROBE_ROUNDS + 1):

@@ -22,13 +22,14 @@ class RandomContext:
         self._geometry = geometry
 
     def fill(self, planes: Sequence[torch.Tensor], pages: Sequence[int], seed: int) -> None:
-        """planes [layers, pages, kv_heads, page_tokens, elements]: fill `pages` in all layers."""
+        """planes [layers, pages, kv_heads, page_tokens, elements]: fill `pages` in all layers, those
+        of a drafter too."""
         attention, device = self._geometry.attention, planes[0].device
         generator = torch.Generator(device).manual_seed(seed)
         for first in range(0, len(pages), PAGES_AT_ONCE):
             some = torch.tensor(pages[first : first + PAGES_AT_ONCE], device=device)
             shape = (len(some), attention.kv_heads, PAGE_TOKENS, attention.head_dim)
-            for layer in range(attention.layers):
+            for layer in range(planes[0].shape[0]):
                 left = list(planes)
                 for part in ("key", "value"):
                     values = torch.randn(shape, generator=generator, device=device)

@@ -6,6 +6,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ninfer_core.bench.subject import Subject
 from ninfer_core.plan.memory import pages_for
@@ -17,12 +18,21 @@ CONTEXT_PROMPT_TOKENS = 128
 """What is really prefilled of a context: the rest of a longer one is random keys and values."""
 
 
+class Rounds(NamedTuple):
+    """Of each round the seconds from the result before to its own, and the tokens that all its rows have gained."""
+
+    seconds: list[float]
+    tokens: list[int]
+
+
 class Driver:
-    """Rows of one program. Prompts are random tokens, the same for the same number."""
+    """Rows of one program. Prompts are random tokens, the same for the same number. `columns` are those of a row in a
+    round, the most candidates that it can give."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
         self._program = subject.program
+        self.columns = 1 + subject.plan.capacities.draft_tokens
 
     def prompt(self, number: int, tokens: int) -> list[int]:
         """Prompt of that number."""
@@ -71,28 +81,33 @@ class Driver:
         return opened
 
     def round(self, rows: Sequence[int]) -> list[int]:
-        """One round; -> a token of each row."""
-        return [candidates[0] for candidates in self._launch(rows)()]
+        """One round behind one of which one token was taken; -> a token of each row."""
+        return [candidates[0] for candidates in self._launch(rows, [1] * len(rows))()]
 
-    def rounds(self, rows: Sequence[int], count: int) -> list[float]:
-        """`count` rounds; -> seconds of each, from one result to the next. Where the program goes ahead, the next round
-        is launched before the result of the one that runs is there, as the engine does."""
+    def rounds(self, rows: Sequence[int], count: int) -> Rounds:
+        """`count` rounds, of which all candidates are taken. Where the program goes ahead, the next round is launched
+        before the result of the one that runs is there, as the engine does."""
         most = MOST_IN_FLIGHT if self._program.goes_ahead else 1
         flight: deque[Unit] = deque()
-        seconds: list[float] = []
+        timed = Rounds([], [])
+        accepted = [1] * len(rows)
         launched, begin = 0, time.perf_counter()
-        while len(seconds) < count:
+        while len(timed.seconds) < count:
             while launched < count and len(flight) < most:
-                flight.append(self._launch(rows))
+                flight.append(self._launch(rows, accepted))
                 launched += 1
-            flight.popleft()()
+            candidates = flight.popleft()()
+            accepted = [len(each) for each in candidates]
             end = time.perf_counter()
-            seconds.append(end - begin)
+            timed.seconds.append(end - begin)
+            timed.tokens.append(sum(accepted))
             begin = end
-        return seconds
+        return timed
 
-    def _launch(self, rows: Sequence[int]) -> Unit:
-        return self._program.launch_decode([RowRound(row=row, accepted=1) for row in rows])
+    def _launch(self, rows: Sequence[int], accepted: Sequence[int]) -> Unit:
+        return self._program.launch_decode(
+            [RowRound(row=row, accepted=taken) for row, taken in zip(rows, accepted, strict=True)]
+        )
 
     def close(self, rows: Sequence[int]) -> None:
         for row in rows:

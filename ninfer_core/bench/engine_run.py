@@ -106,9 +106,13 @@ def _ask(
 
 
 def reference_options(options: ServeOptions) -> ServeOptions:
-    """The plan of the reference: it answers one row at a time, in chunks of which its temporaries are small."""
+    """The plan of the reference: it answers one row at a time, without drafts, in chunks of which its temporaries are
+    small."""
     return msgspec.structs.replace(
         options,
+        spec=None,
+        draft_tokens=None,
+        lm_head_draft=False,
         kernels="reference",
         no_cuda_graph=True,
         max_concurrency=1,

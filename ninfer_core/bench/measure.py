@@ -6,6 +6,8 @@ import statistics
 import time
 from collections.abc import Sequence
 
+import msgspec
+
 from ninfer_core.bench.driver import Driver
 from ninfer_core.bench.floor import Floor
 from ninfer_core.bench.records import Figure, Roof
@@ -14,14 +16,29 @@ UNCOUNTED_ROUNDS = 3
 
 
 def decode_figure(
-    driver: Driver, floor: Floor, roof: Roof | None, rows: int, context_tokens: int, rounds: int, check: str
+    driver: Driver,
+    floor: Floor,
+    roof: Roof | None,
+    rows: int,
+    context_tokens: int,
+    rounds: int,
+    check: str,
+    acceptance: float | None = None,
 ) -> Figure:
-    """Median of `rounds` rounds that begin at `context_tokens`."""
-    open_rows = driver.standing(rows, context_tokens, rounds + UNCOUNTED_ROUNDS + 1)
-    seconds = driver.rounds(open_rows, rounds + UNCOUNTED_ROUNDS)[UNCOUNTED_ROUNDS:]
+    """Median of `rounds` rounds that begin at `context_tokens`, with the tokens that they gain on average; of drafts
+    `acceptance` says which share is kept. The floor is that of the model alone."""
+    open_rows = driver.standing(rows, context_tokens, round_tokens(driver, rounds))
+    timed = driver.rounds(open_rows, rounds + UNCOUNTED_ROUNDS)
     driver.close(open_rows)
+    seconds, gained = timed.seconds[UNCOUNTED_ROUNDS:], statistics.fmean(timed.tokens[UNCOUNTED_ROUNDS:])
     least = None if roof is None else floor.decode_bytes(rows, context_tokens) / roof.copy_bytes_per_second
-    return _figure("decode", check, seconds, tokens=rows, rows=rows, context=context_tokens, chunk=0, least=least)
+    figure = _figure("decode", check, seconds, tokens=gained, rows=rows, context=context_tokens, chunk=0, least=least)
+    return msgspec.structs.replace(figure, draft_tokens=driver.columns - 1, acceptance=acceptance)
+
+
+def round_tokens(driver: Driver, rounds: int) -> int:
+    """The most tokens that a row may gain in so many counted rounds, and one more."""
+    return (rounds + UNCOUNTED_ROUNDS) * driver.columns + 1
 
 
 def prefill_figure(
@@ -46,7 +63,7 @@ def _figure(
     check: str,
     seconds: Sequence[float],
     *,
-    tokens: int,
+    tokens: float,
     rows: int,
     context: int,
     chunk: int,

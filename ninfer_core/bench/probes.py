@@ -67,7 +67,7 @@ def gather(driver: Driver, subject: Subject, probe: Probe) -> Evidence:
     for _ in range(probe.rounds):
         for answer, token in zip(answers, driver.round(rows), strict=True):
             answer.append(token)
-        decode.append(subject.tap.round_logits(probe.rows)[:COMPARED_ROWS])
+        decode.append(subject.tap.round_logits(probe.rows, driver.columns)[:COMPARED_ROWS])
     driver.close(rows)
     return Evidence(answers[:COMPARED_ROWS], torch.stack(prefill[:COMPARED_ROWS]), torch.stack(decode, dim=1))
 

@@ -15,7 +15,7 @@ ROUNDS = 8
 def profile_rounds(driver: Driver, rows: int, context_tokens: int) -> Profile:
     """ROUNDS rounds of `rows` rows under the profiler of the device. Tracing slows a round down: what counts are shares
     and the times of single kernels, not their sum against a round that is not traced."""
-    open_rows = driver.standing(rows, context_tokens, 2 * ROUNDS + 1)
+    open_rows = driver.standing(rows, context_tokens, 2 * ROUNDS * driver.columns + 1)
     driver.rounds(open_rows, ROUNDS)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as trace:
         driver.rounds(open_rows, ROUNDS)

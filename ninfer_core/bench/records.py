@@ -37,6 +37,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
     `rows` run together over contexts of `context_tokens`; `tokens` is what they gain in `seconds`. `floor_seconds` is
     what the bytes or the operations of the case cost at the rates of the roof. `check` names the check that covers it.
+    Of rounds with `draft_tokens` drafts, each was kept with probability `acceptance`, or as the model says for None.
     """
 
     case: str
@@ -44,10 +45,12 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     slow_seconds: float
     samples: int
-    tokens: int
+    tokens: float
     rows: int = 1
     context_tokens: int = 0
     chunk_tokens: int = 0
+    draft_tokens: int = 0
+    acceptance: float | None = None
     floor_seconds: float | None = None
     host_share: float | None = None
 
@@ -63,7 +66,8 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
 class LoadFigure(msgspec.Struct, frozen=True, kw_only=True):
     """One concurrency of a load over HTTP. Percentiles by name: p50, p90, p99. `errors` counts requests that failed by
-    what failed; `between_tokens_seconds` is over all gaps between two events of a stream."""
+    what failed, `not_started` those that there was no time for; `between_tokens_seconds` is over all gaps between two
+    events of a stream."""
 
     concurrency: int
     requests: int
@@ -73,6 +77,7 @@ class LoadFigure(msgspec.Struct, frozen=True, kw_only=True):
     first_token_seconds: dict[str, float]
     between_tokens_seconds: dict[str, float]
     check: str
+    not_started: int = 0
 
     @property
     def tokens_per_second(self) -> float:

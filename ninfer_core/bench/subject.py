@@ -15,7 +15,9 @@ from ninfer_core.api.model import Model
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.bench.context import RandomContext
 from ninfer_core.bench.floor import Floor, experts_of
+from ninfer_core.bench.synthetic import NOT_SYNTHETIC, SyntheticAcceptor
 from ninfer_core.bench.tap import LogitsTap
+from ninfer_core.ops import accept
 from ninfer_core.plan.options import ServeOptions
 from ninfer_core.plan.pins import resolve_pinned
 from ninfer_core.plan.prepare import Prepared, prepare
@@ -35,6 +37,20 @@ class Subject:
     context: RandomContext
     device: torch.device
     start_seconds: dict[str, float]
+    synthetic: SyntheticAcceptor | None = None
+
+    @contextmanager
+    def accepting(self, probability: float | None) -> Iterator[None]:
+        """Rounds within the block keep each draft with that probability; None: as the model says."""
+        if probability is None:
+            yield
+            return
+        assert self.synthetic is not None, "there are drafts"
+        self.synthetic.probability.fill_(probability)
+        try:
+            yield
+        finally:
+            self.synthetic.probability.fill_(NOT_SYNTHETIC)
 
 
 @contextmanager
@@ -50,15 +66,25 @@ def started(options: ServeOptions, registry: PluginRegistry) -> Iterator[Subject
         taps.append(LogitsTap(model))
         return taps[0]
 
+    synthetic = None
+    if plan.drafter is not None:
+        synthetic = SyntheticAcceptor(accept.select(device, plan.kernels), device)
     with prepared.artifact.open_weights() as weights:
         program = build_program(
-            plan, prepared.artifact.header, weights, registry, device, seconds.__setitem__, wrap_model=tapped
+            plan,
+            prepared.artifact.header,
+            weights,
+            registry,
+            device,
+            seconds.__setitem__,
+            wrap_model=tapped,
+            acceptor=synthetic,
         )
     try:
         (kv,) = resolve_pinned(plan, registry, ("kv",))["kv"]
         codec: KVCodec = kv.hook.ninfer_kv_codec(layout=plan.kv_layout)
         context = RandomContext(codec, plan.geometry)
-        yield Subject(plan, prepared.artifact.header, program, taps[0], context, device, seconds)
+        yield Subject(plan, prepared.artifact.header, program, taps[0], context, device, seconds, synthetic)
     finally:
         program.close()
         del program

@@ -72,6 +72,10 @@ class LogitsTap:
         assert self._tail is not None, "nothing was watched"
         return self._model.logits(self._tail).float().cpu()
 
-    def round_logits(self, rows: int) -> torch.Tensor:
-        """Of the last decode round, which had `rows` rows: [rows, vocabulary_rows] float32 on the CPU."""
-        return (self._captured.get(rows, self._latest.get(rows)))[:rows].float().cpu()  # type: ignore[index]
+    def round_logits(self, rows: int, columns: int = 1) -> torch.Tensor:
+        """Of the first column of each row of the last decode round, which had `rows` rows of `columns`:
+        [rows, vocabulary_rows] float32 on the CPU."""
+        asked = rows * columns
+        found = self._captured.get(asked, self._latest.get(asked))
+        assert found is not None, f"a round of {asked} columns"
+        return found[:asked:columns].float().cpu()

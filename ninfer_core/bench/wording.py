@@ -9,8 +9,10 @@ def figure_line(figure: Figure) -> str:
     where = (
         f"{figure.rows} rows over {figure.context_tokens} tokens"
         if figure.case == "decode"
-        else f"{figure.tokens} tokens in chunks of {figure.chunk_tokens}"
+        else f"{figure.tokens:.0f} tokens in chunks of {figure.chunk_tokens}"
     )
+    if figure.draft_tokens:
+        where += f", {figure.tokens / figure.rows:.2f} of {1 + figure.draft_tokens} tokens"
     line = f"{figure.case:8} {where:36} {figure.seconds * 1e3:10.3f} ms  {figure.tokens_per_second:10.1f} tokens/s"
     return line if figure.fraction is None else f"{line}  {figure.fraction:6.1%} of the roof"
 
@@ -22,9 +24,10 @@ def load_line(figure: LoadFigure) -> str:
         for percentiles in (figure.first_token_seconds, figure.between_tokens_seconds)
     )
     errors = "".join(f", {count} x {error}" for error, count in figure.errors.items())
+    left = f", {figure.not_started} not started (--seconds)" if figure.not_started else ""
     return (
         f"{figure.concurrency:3} clients  {figure.tokens_per_second:8.1f} tokens/s  first token {first} ms  "
-        f"between tokens {between} ms  {figure.requests} requests{errors}"
+        f"between tokens {between} ms  {figure.requests} requests{errors}{left}"
     )
 
 

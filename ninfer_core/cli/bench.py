@@ -38,6 +38,23 @@ class Numbers(click.ParamType[tuple[int, ...]]):
         return numbers
 
 
+class Probabilities(click.ParamType[tuple[float, ...]]):
+    """`0.5,0.8`, or nothing."""
+
+    name = "P,P,..."
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            numbers = tuple(float(word) for word in str(value).split(",") if word)
+        except ValueError:
+            self.fail(f"{value!r} is no list of probabilities such as 0.5,0.8", param, ctx)
+        if not all(0 <= number <= 1 for number in numbers):
+            self.fail(f"{value!r} has a number outside 0 to 1", param, ctx)
+        return numbers
+
+
 @click.group()
 def bench() -> None:
     """Measure the engine or a server, and check what was measured."""
@@ -54,6 +71,13 @@ def bench() -> None:
 @click.option("--mixes", type=click.IntRange(0), default=0, help="Check that answers do not depend on company.")
 @click.option("--host-tokens", type=click.IntRange(0), default=0, help="Measure the engine's share with such answers.")
 @click.option("--roof", is_flag=True, help="Measure the device too, and print figures as fractions of it.")
+@click.option(
+    "--synthetic-acceptance",
+    "acceptances",
+    type=Probabilities(),
+    default="",
+    help="Time rounds in which each draft is kept with such a probability. Needs --spec.",
+)
 @click.option("--profile", "profiled", is_flag=True, help="Record which kernels a round spends its time in.")
 @click.option("--output", type=click.Path(file_okay=False, path_type=Path), default=RESULTS, show_default=True)
 def engine_command(
@@ -67,6 +91,7 @@ def engine_command(
     mixes: int,
     host_tokens: int,
     roof: bool,
+    acceptances: tuple[float, ...],
     profiled: bool,
     output: Path,
 ) -> None:
@@ -76,11 +101,15 @@ def engine_command(
     """
     if not batches:
         raise click.BadParameter("at least one number of rows is needed", param_hint="--batches")
+    if acceptances and options.spec is None:
+        raise click.BadParameter("there are no drafts without --spec", param_hint="--synthetic-acceptance")
     settle_environment("cpu" if options.device == "cpu" else "cuda")
     from ninfer_core.bench.cases import EngineCases
     from ninfer_core.bench.engine_run import bench_engine
 
-    cases = EngineCases(batches, contexts, prompts, chunks, rounds, prefills, mixes, host_tokens, roof, profiled)
+    cases = EngineCases(
+        batches, contexts, prompts, chunks, rounds, prefills, mixes, host_tokens, roof, profiled, acceptances
+    )
     _finish(bench_engine(options, cases, PluginRegistry.discover(), click.echo), output)
 
 

@@ -1,0 +1,68 @@
+"""`ninfer bench engine` with drafts: rounds at an acceptance of one's choice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from ninfer_core.bench.records import load
+from ninfer_core.bench.synthetic import NOT_SYNTHETIC, SyntheticAcceptor, expected_tokens
+from ninfer_core.cli.main import main
+from ninfer_core.ops.accept import Accepted, Drafts
+from ninfer_core.ops.sample import SamplerTable
+
+ROWS, DRAFTS = 400, 5
+
+
+class Told:
+    """An acceptor that offers one token, of a known row of tokens."""
+
+    def accept(self, logits: torch.Tensor, drafts: Drafts, *arguments: object) -> Accepted:
+        return Accepted(torch.arange(ROWS * (3 + DRAFTS)).view(ROWS, 3 + DRAFTS))
+
+
+def offered(probability: float, counts: torch.Tensor) -> torch.Tensor:
+    acceptor = SyntheticAcceptor(Told(), torch.device("cpu"))
+    acceptor.probability.fill_(probability)
+    table = SamplerTable(torch.zeros(ROWS, 5), torch.ones(ROWS, dtype=torch.int64), torch.arange(ROWS))
+    positions = torch.arange(1 + DRAFTS).expand(ROWS, 1 + DRAFTS)
+    drafts = Drafts(torch.zeros(ROWS, DRAFTS, dtype=torch.int64), counts)
+    slots = torch.arange(ROWS)
+    found = acceptor.accept(torch.zeros(1), drafts, table, slots, slots, positions, 9, positions)
+    assert torch.equal(found.packed[:, 1:], Told().accept(torch.zeros(1), drafts).packed[:, 1:])
+    return found.offered
+
+
+def test_drafts_are_kept_with_the_probability_that_was_asked_for() -> None:
+    all_of_them = torch.full((ROWS,), DRAFTS)
+    assert offered(0.0, all_of_them).eq(1).all()
+    assert offered(1.0, all_of_them).eq(1 + DRAFTS).all()
+    assert offered(1.0, torch.full((ROWS,), 2)).eq(3).all()
+    assert offered(0.7, all_of_them).double().mean().item() == pytest.approx(expected_tokens(0.7, DRAFTS), abs=0.25)
+    assert torch.equal(offered(NOT_SYNTHETIC, all_of_them), torch.arange(ROWS) * (3 + DRAFTS))
+
+
+def test_expected_tokens() -> None:
+    assert [expected_tokens(0.5, drafts) for drafts in (0, 1, 2)] == [1.0, 1.5, 1.75]
+    assert expected_tokens(1.0, 7) == 8.0
+
+
+def test_figures_at_chosen_acceptances(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = "bench engine --device cpu --spec mtp --draft-tokens 3 --max-concurrency 2 --max-context 512"
+    cases = "--kv-capacity 1024 --batches 2 --contexts 32 --prompts 48 --rounds 4 --prefills 1"
+    acceptances = ["--synthetic-acceptance", "0,1"]
+    code = main([*words.split(), *cases.split(), *acceptances, "--output", str(tmp_path)])
+    said = capsys.readouterr()
+    assert code == 0, said
+    (run,) = load(sorted(tmp_path.iterdir()))
+    drafted = [each for each in run.figures if each.case == "decode"]
+    assert [(each.draft_tokens, each.acceptance, each.tokens) for each in drafted] == [(3, 0.0, 2.0), (3, 1.0, 8.0)]
+    assert "1.00 of 4 tokens" in said.out and "4.00 of 4 tokens" in said.out
+
+
+@pytest.mark.parametrize("words", [["0.5"], ["--spec", "mtp", "1.5"], ["--spec", "mtp", "x"]])
+def test_acceptances_that_make_no_sense_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "engine", *words[:-1], "--synthetic-acceptance", words[-1]]) == 2
+    assert "--synthetic-acceptance" in capsys.readouterr().err
