@@ -10,7 +10,7 @@ from ninfer_core.api.artifact import DTYPE_BYTES, TensorSpec
 from ninfer_core.api.geometry import BuildShape, Geometry, StateArray
 from ninfer_core.api.kv import KVLayout
 from ninfer_core.api.plan import Capacities, DeviceInfo
-from ninfer_core.ops.workspace import linear, paged_attention, sample
+from ninfer_core.ops.workspace import accept, linear, paged_attention, sample
 from ninfer_core.plan.units import MIB, ceiling_divide
 
 PAGE_TOKENS = 64
@@ -38,26 +38,44 @@ GRAPHS_BYTES = 72 * MIB
 
 def graph_bytes(geometry: Geometry, shape: BuildShape) -> int:
     """What captured rounds take: the driver's share, and memory for the temporaries of one round that all of them share
-    and nothing else may use: logits, in the activation dtype and in float32, and what is alive in a layer."""
-    activation = DTYPE_BYTES[shape.activation_dtype]
+    and nothing else may use: logits, in the activation dtype and in float32, and what is alive in a layer, with the
+    sums that kernels share."""
+    activation, attention = DTYPE_BYTES[shape.activation_dtype], geometry.attention
     columns = linear.DECODE_ROWS * shape.decode_columns
     logits = columns * geometry.vocabulary_rows * (activation + DTYPE_BYTES["float32"])
-    return GRAPHS_BYTES + logits + columns * _LAYER_WIDTHS * geometry.hidden_size * activation
+    splits = paged_attention.split_bytes(
+        rows=shape.decode_rows,
+        columns=shape.decode_columns,
+        query_heads=attention.query_heads,
+        kv_heads=attention.kv_heads,
+        head_dim=attention.head_dim,
+    )
+    layer = columns * _LAYER_WIDTHS * geometry.hidden_size * activation + linear.most_shared_bytes(columns)
+    return GRAPHS_BYTES + logits + layer + splits
 
 
 _LAYER_WIDTHS = 64
 """Bounds what is alive of one column in a layer, in vectors as wide as the hidden state."""
 
 
-def sampling_bytes(geometry: Geometry, shape: BuildShape) -> int:
+def sampling_bytes(geometry: Geometry, shape: BuildShape, kernels: bool = False) -> int:
     """Temporaries of the largest choice of tokens: the model's last output, the logits (padded as matrix products
-    pad them) and what the sampler makes of them. The model's own temporaries are gone by then."""
+    pad them) and what is made of them, by the reference unless by `kernels`. The model's own temporaries are gone by
+    then."""
     units = max(shape.prefill_tokens, shape.decode_rows * shape.decode_columns)
     output = units * geometry.hidden_size * DTYPE_BYTES[shape.activation_dtype]
-    rows = shape.decode_rows * shape.decode_columns
-    padded = max(rows, linear.DECODE_ROWS * shape.decode_columns)
-    logits = padded * geometry.vocabulary_rows * DTYPE_BYTES["float32"]
-    return output + logits + sample.workspace_bytes(rows=rows, vocabulary_rows=geometry.vocabulary_rows)
+    rows, columns, vocabulary = shape.decode_rows, shape.decode_columns, geometry.vocabulary_rows
+    padded = max(rows, linear.DECODE_ROWS) * columns
+    logits = padded * vocabulary * DTYPE_BYTES["float32"]
+    if kernels:
+        return output + logits + padded * vocabulary * _MAXIMA_BYTES
+    if columns == 1:
+        return output + logits + sample.workspace_bytes(rows=rows, vocabulary_rows=vocabulary)
+    return output + logits + accept.workspace_bytes(rows=rows, columns=columns, vocabulary_rows=vocabulary)
+
+
+_MAXIMA_BYTES = 1
+"""Bounds what kernels leave of a logit: a number of 8 bytes for every few dozen of them."""
 
 
 def unpacked_kv_bytes(geometry: Geometry, layout: KVLayout, shape: BuildShape) -> int:

@@ -147,7 +147,7 @@ class Sizing:
         shape = self._shape(capacities)
         kernels = self.device.kind == "cuda" and self.kernels == "auto"
         unpacked = unpacked_kv_bytes(self.geometry, self.layout, shape) if kernels else 0
-        largest = max(self.workspace(shape) + unpacked, sampling_bytes(self.geometry, shape))
+        largest = max(self.workspace(shape) + unpacked, sampling_bytes(self.geometry, shape, kernels))
         return largest + self._drafting_bytes(shape, shape.prefill_tokens)
 
     def bytes(self, capacities: Capacities) -> int:

@@ -36,10 +36,15 @@ def workspace_bytes(
     reference = reference_bytes(
         rows=rows, inputs=inputs, outputs=outputs, row_class=row_class, activation=activation, coded=coded
     )
-    most = min(inputs // LEAST_SHARE, MOST_SHARES) * (outputs + SHARED_OUTPUTS)
-    sums = min(most, MOST_PROGRAMS * SHARED_OUTPUTS) * min(max(rows, row_class), LARGEST_ROW_CLASS)
-    shared = sums * FLOAT32 if inputs >= 2 * LEAST_SHARE else 0
+    most = min(inputs // LEAST_SHARE, MOST_SHARES) * (outputs + SHARED_OUTPUTS) * FLOAT32
+    sums = min(most * min(max(rows, row_class), LARGEST_ROW_CLASS), most_shared_bytes(max(rows, row_class)))
+    shared = sums if inputs >= 2 * LEAST_SHARE else 0
     return max(reference, rows * (inputs + outputs) * activation + shared)
+
+
+def most_shared_bytes(rows: int) -> int:
+    """The sums of programs that share inputs, of a matrix of any size."""
+    return MOST_PROGRAMS * SHARED_OUTPUTS * min(rows, LARGEST_ROW_CLASS) * FLOAT32
 
 
 def reference_bytes(

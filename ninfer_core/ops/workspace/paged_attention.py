@@ -40,9 +40,13 @@ def decode_bytes(*, rows: int, columns: int, query_heads: int, kv_heads: int, he
     """A round: what the reference needs, or the queries, results and every split's sums of the kernels."""
     sizes = {"rows": rows, "columns": columns, "query_heads": query_heads, "head_dim": head_dim}
     reference = _reference_bytes(**sizes, kv_heads=kv_heads, split_tokens=DECODE_SPLIT_TOKENS, activation=activation)
-    splits = most_splits(kv_heads=kv_heads, columns=columns)
-    kernels = rows * columns * query_heads * (splits * (head_dim + 2) * FLOAT32 + 2 * head_dim * activation)
+    kernels = split_bytes(**sizes, kv_heads=kv_heads) + 2 * rows * columns * query_heads * head_dim * activation
     return max(reference, kernels)
+
+
+def split_bytes(*, rows: int, columns: int, query_heads: int, kv_heads: int, head_dim: int) -> int:
+    """The sums of every split of a round, its largest score and its weight."""
+    return rows * columns * query_heads * most_splits(kv_heads=kv_heads, columns=columns) * (head_dim + 2) * FLOAT32
 
 
 def prefill_bytes(*, rows: int, columns: int, query_heads: int, kv_heads: int, head_dim: int, activation: int) -> int:
