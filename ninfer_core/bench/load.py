@@ -28,7 +28,8 @@ PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 @dataclass(frozen=True, slots=True)
 class Load:
     """`requests` for each number of clients. Prompts are words at random, of which there are DISTINCT_PROMPTS, and
-    answers are greedy: the same prompt must give the same answer in any company. `seconds` bounds everything."""
+    answers are greedy: the same prompt must give the same answer in any company. `seconds` bounds everything: no
+    request is started after them, and what runs then has failed."""
 
     concurrency: tuple[int, ...]
     requests: int
@@ -145,13 +146,16 @@ def _events(response: http.client.HTTPResponse) -> Iterator[str]:
 
 
 def run_load(client: Client, load: Load) -> tuple[list[LoadFigure], list[Check]]:
-    """Every concurrency in turn. A check covers each: no request failed, and no answer differed from those before."""
+    """Every concurrency in turn, as far as the time goes. A check covers each: no request failed, and no answer
+    differed from those before. Raises StartFailed where the time is over before the first request."""
     deadline = time.monotonic() + load.seconds
     texts: dict[int, str] = {}
     figures, checks = [], []
     for clients in load.concurrency:
         begin = time.monotonic()
         answers = _answers(client, load, clients, deadline)
+        if not answers:
+            break
         seconds = time.monotonic() - begin
         failed = Counter(answer.error for answer in answers if answer.error is not None)
         good = [answer for answer in answers if answer.error is None]
@@ -166,7 +170,9 @@ def run_load(client: Client, load: Load) -> tuple[list[LoadFigure], list[Check]]
                 remark="a prompt's greedy answer is the same in any company",
             )
         )
-        figures.append(_figure(good, clients, dict(failed), seconds, name))
+        figures.append(_figure(good, clients, dict(failed), seconds, load.requests - len(answers), name))
+    if not figures:
+        raise StartFailed(f"no request could be started within {load.seconds:g} s; give more --seconds")
     return figures, checks
 
 
@@ -178,7 +184,7 @@ def _answers(client: Client, load: Load, clients: int, deadline: float) -> list[
         while True:
             with lock:
                 number = next(numbers)
-            if number >= load.requests:
+            if number >= load.requests or time.monotonic() >= deadline:
                 return mine
             mine.append(client.ask(number % DISTINCT_PROMPTS, deadline))
 
@@ -187,12 +193,15 @@ def _answers(client: Client, load: Load, clients: int, deadline: float) -> list[
         return [answer for each in done for answer in each.result()]
 
 
-def _figure(answers: Sequence[Answer], clients: int, errors: dict[str, int], seconds: float, check: str) -> LoadFigure:
+def _figure(
+    answers: Sequence[Answer], clients: int, errors: dict[str, int], seconds: float, not_started: int, check: str
+) -> LoadFigure:
     gaps = [later - earlier for answer in answers for earlier, later in itertools.pairwise(answer.events)]
     return LoadFigure(
         concurrency=clients,
         requests=len(answers) + sum(errors.values()),
         errors=errors,
+        not_started=not_started,
         seconds=seconds,
         output_tokens=sum(answer.tokens for answer in answers),
         first_token_seconds=_percentiles([answer.events[0] for answer in answers if answer.events]),

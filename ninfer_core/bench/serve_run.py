@@ -61,7 +61,10 @@ def _run(url: str, load: Load, plan: ExecutionPlan | None, say: Callable[[str], 
         figures=(),
         loads=tuple(figures),
         checks=tuple(checks),
-        remarks=(f"{load.requests} prompts of {load.prompt_words} words, {load.output_tokens} tokens at most each",),
+        remarks=(
+            f"{load.requests} prompts of {load.prompt_words} words, {load.output_tokens} tokens at most each",
+            *(f"no time for {clients} clients (--seconds)" for clients in load.concurrency[len(figures) :]),
+        ),
         plan=plan,
     )
 

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from ninfer_core.api.errors import StartFailed
 from ninfer_core.bench.load import Answer, Client, Load, run_load
 from ninfer_core.bench.records import load as load_runs
+from ninfer_core.bench.wording import load_line
 from ninfer_core.cli.main import main
 
 LOAD = Load(concurrency=(1, 2), requests=4, prompt_words=3, output_tokens=4, seconds=20.0)
@@ -95,6 +97,29 @@ def test_a_server_that_takes_too_long_is_given_up(url: str, monkeypatch: pytest.
     answer: Answer = client.ask(0, begin + 0.5)
     assert answer.error == "TimeoutError"
     assert time.monotonic() - begin < 1.5
+
+
+def test_what_was_not_started_has_not_failed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Scripted, "mode", "good")
+    client, answered = Client(url, LOAD), Client.ask
+
+    def slow(self: Client, number: int, deadline: float) -> Answer:
+        time.sleep(0.2)
+        return answered(self, number, deadline + 20)
+
+    monkeypatch.setattr(Client, "ask", slow)
+    short = Load(concurrency=(1, 2), requests=50, prompt_words=3, output_tokens=4, seconds=0.5)
+    figures, checks = run_load(client, short)
+    (figure,) = figures
+    assert figure.errors == {} and checks[0].passed
+    assert 1 <= figure.requests <= 4 and figure.requests + figure.not_started == 50
+    assert f"{figure.not_started} not started (--seconds)" in load_line(figure)
+
+
+def test_a_load_without_time_is_none(url: str) -> None:
+    client = Client(url, LOAD)
+    with pytest.raises(StartFailed, match="give more --seconds"):
+        run_load(client, Load(concurrency=(1,), requests=4, prompt_words=3, output_tokens=4, seconds=0.0))
 
 
 def test_nobody_at_the_url(capsys: pytest.CaptureFixture[str]) -> None:
