@@ -6,11 +6,9 @@ from pathlib import Path
 
 import click
 
-from ninfer_core.api.errors import RequestError
 from ninfer_core.api.request import GenerationRequest, Message, TextPart
 from ninfer_core.cli.local import (
     TerminalPrinter,
-    click_error,
     local_model,
     local_options,
     report_line,
@@ -59,8 +57,6 @@ def generate(
     with local_model(options) as model:
         try:
             _, finished = model.answer(request, printer.write)
-        except RequestError as error:
-            raise click_error(error) from None
         finally:
             printer.end_line()
     click.echo(report_line(finished), err=True)

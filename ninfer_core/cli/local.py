@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 
-from ninfer_core.api.errors import RequestError
 from ninfer_core.api.request import Channel, GenerationRequest, Message, TemplateOptions, TextPart
 from ninfer_core.api.service import Finished
 from ninfer_core.api.whole_answer import whole_answer
@@ -86,7 +85,8 @@ class LocalModel:
 @contextmanager
 def local_model(options: ServeOptions) -> Iterator[LocalModel]:
     """Plan, build and start; stop in the end. Raises StartupErrors."""
-    log = create_log(options.log_level if "log_level" in options.origins else QUIET_LEVEL)
+    chosen = "log_level" in options.origins
+    log = create_log(options.log_level if chosen else QUIET_LEVEL, tracebacks=chosen)
     prepared = prepare(options, PluginRegistry.discover())
     plan, frontend = prepared.plan, prepared.resolution.frontend
 
@@ -154,8 +154,3 @@ def report_line(finished: Finished) -> str:
 
 def _rate(tokens: int, seconds: float) -> str:
     return f"{tokens / seconds:.1f} tokens/s" if seconds > 0 else "no measurable rate"
-
-
-def click_error(error: RequestError) -> click.ClickException:
-    """A refused request as the command's own error."""
-    return click.ClickException(f"{error.code}: {error.message}")

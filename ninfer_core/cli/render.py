@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from ninfer_core.api.errors import RequestError, RequestTooLarge
+from ninfer_core.api.errors import RequestTooLarge
 from ninfer_core.api.frontend import Frontend, PreparedPrompt, ThinkingDefaults
 from ninfer_core.api.request import GenerationRequest
 from ninfer_core.artifact import open_artifact
@@ -17,6 +17,7 @@ from ninfer_core.cli.table import table
 from ninfer_core.plan.options import ServeOptions
 from ninfer_core.plan.selection import claim_family
 from ninfer_core.plugins.registry import PluginRegistry
+from ninfer_core.serving.preparation import prepare_prompt
 
 
 @click.command(cls=ServeCommand)
@@ -46,13 +47,10 @@ def render(request_file: Path, options: ServeOptions, protocol_name: str, as_jso
     protocol = registry.load(registry.select("protocol", protocol_name))
     frontend = _frontend(options, registry)
     defaults = ThinkingDefaults(enable_thinking=not options.no_thinking, preserve_thinking=options.preserve_thinking)
-    try:
-        request: GenerationRequest = protocol.hook.ninfer_protocol_lower(
-            body=_body(request_file, options.max_request_mib * 2**20)
-        )
-        prompt = frontend.prepare(request, defaults)
-    except RequestError as error:
-        raise click.ClickException(f"{error.code}: {error.message}") from None
+    request: GenerationRequest = protocol.hook.ninfer_protocol_lower(
+        body=_body(request_file, options.max_request_mib * 2**20)
+    )
+    prompt = prepare_prompt(frontend, request, defaults)
     if as_json:
         _write(msgspec.json.format(msgspec.json.encode(prompt_document(frontend, prompt)), indent=2) + b"\n")
     else:

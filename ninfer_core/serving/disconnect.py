@@ -46,7 +46,11 @@ class DisconnectLayer:
     async def _run(self, scope: Scope, exchange: _Exchange) -> None:
         # In the same step as the last piece is sent, so that the client's next request finds everything given back.
         with exchange_scope(scope):
-            await self._app(scope, exchange.receive, exchange.send)
+            try:
+                await self._app(scope, exchange.receive, exchange.send)
+            except SystemExit as error:
+                # Out of a task it would end the event loop, and with it the server.
+                raise RuntimeError("a handler tried to end the process") from error
 
 
 class _Exchange:

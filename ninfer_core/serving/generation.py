@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable
 
-from ninfer_core.api.errors import GenerationFailed, RequestCancelled, RequestError
+from ninfer_core.api.errors import RequestCancelled, RequestError
 from ninfer_core.api.frontend import ToolCallReport
 from ninfer_core.api.request import TemplateOptions
 from ninfer_core.api.service import Finished, GenerationEvent, Speculation, Usage
 from ninfer_core.serving.output_stage import OutputStage
 from ninfer_core.serving.places import Place
+from ninfer_core.serving.preparation import plugin_failure
 from ninfer_core.serving.request_events import RequestEvents
 from ninfer_core.telemetry import Log
 
@@ -48,12 +49,9 @@ class EngineGeneration:
     def _parsed(self, event: GenerationEvent) -> tuple[GenerationEvent, ...]:
         try:
             return self._stage.push(event)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self._log.parser_failed(error)
-            # The exception's own text stays out: it may quote what the model wrote.
-            raise GenerationFailed(
-                f"the answer could not be parsed ({type(error).__name__}); the server's log says where"
-            ) from error
+            raise plugin_failure("could not read its own model's answer", error) from error
 
     async def aclose(self) -> None:
         if self._place is None:
@@ -101,7 +99,7 @@ class RequestLog:
         self._closed = True
         self._log.warning("request_ended", id=self._request_id, code=error.code, seconds=self._seconds())
 
-    def parser_failed(self, error: Exception) -> None:
+    def parser_failed(self, error: BaseException) -> None:
         self._log.error("output_parser_failed", id=self._request_id, exc_info=error)
 
     def _warn_of_fallback(self, report: ToolCallReport | None) -> None:

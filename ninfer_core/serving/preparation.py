@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from ninfer_core.api.errors import InvalidPrompt, RequestQueueTimeout
-from ninfer_core.api.frontend import Frontend, ThinkingDefaults
+from ninfer_core.api.errors import GenerationFailed, InvalidPrompt, NinferError, RequestQueueTimeout
+from ninfer_core.api.frontend import Frontend, PreparedPrompt, ThinkingDefaults
 from ninfer_core.api.request import Channel, GenerationRequest, TemplateOptions
 from ninfer_core.api.service import Result
 from ninfer_core.engine.messages import pack_token_ids
+from ninfer_core.serving.request_checks import check_tools
 
 MAX_THREADS = 4
 """The tokenizer releases the interpreter lock; beyond a few threads rendering is what waits for it."""
@@ -29,9 +30,20 @@ class EncodedPrompt:
     resolved: TemplateOptions
 
 
+def prepare_prompt(frontend: Frontend, request: GenerationRequest, defaults: ThinkingDefaults) -> PreparedPrompt:
+    """Raises the frontend's own RequestErrors, and GenerationFailed for whatever else it raises."""
+    check_tools(request.tools)
+    try:
+        return frontend.prepare(request, defaults)
+    except NinferError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise plugin_failure("made no prompt of this request", error) from error
+
+
 def encode_prompt(frontend: Frontend, request: GenerationRequest, defaults: ThinkingDefaults) -> EncodedPrompt:
-    """Raises what the frontend raises, and InvalidPrompt for ids that are no tokens."""
-    prompt = frontend.prepare(request, defaults)
+    """Raises what `prepare_prompt` does, and InvalidPrompt for ids that are no tokens."""
+    prompt = prepare_prompt(frontend, request, defaults)
     return EncodedPrompt(
         token_ids=_packed(prompt.token_ids, frontend.token_domain),
         tokens=len(prompt.token_ids),
@@ -47,6 +59,15 @@ def _packed(token_ids: Sequence[int], token_domain: int) -> bytes:
             f"the prompt holds token ids outside 0..{token_domain - 1}; tokenizer and model do not match"
         )
     return pack_token_ids(token_ids)
+
+
+def plugin_failure(undone: str, error: BaseException) -> GenerationFailed:
+    """What a client is told of a bug of the model family's. The exception's own text stays out: it may quote a
+    prompt or an answer."""
+    return GenerationFailed(
+        f"the model family's frontend failed and {undone} ({type(error).__name__}); the log says where, on a terminal "
+        "--traceback"
+    )
 
 
 class Preparation:

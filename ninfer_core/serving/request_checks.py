@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from ninfer_core.api.errors import RequestError
-from ninfer_core.api.request import GenerationRequest, SamplingOptions
+from ninfer_core.api.request import GenerationRequest, SamplingOptions, ToolDefinition
+
+MAX_TOOLS = 1024
+"""Each is shown to the model in full. The largest tool sets of usual clients have a few hundred."""
+
+MAX_TOOL_BYTES = 4 * 2**20
+"""JSON of all tools together: more than any context holds."""
 
 _CHANNELS = ("reasoning", "content")
 _RANGES: Mapping[str, tuple[float, float]] = {
@@ -24,8 +32,23 @@ def check_request(request: GenerationRequest) -> None:
     their clients for them; this is the last word for a protocol that has none."""
     _integer("max_output_tokens", request.max_output_tokens, 0, math.inf)
     _integer("thinking_budget", request.thinking_budget, 1, math.inf)
+    if len(request.tools) > MAX_TOOLS:
+        raise _too_many_tools(f"there are {len(request.tools)} tools; a request may have {MAX_TOOLS}")
     _check_stops(request)
     _check_sampling(request.sampling)
+
+
+def check_tools(tools: Sequence[ToolDefinition]) -> None:
+    """Raise a RequestError for definitions that no context holds. Looks at every byte of them."""
+    size = 0
+    for tool in tools:
+        size += len(msgspec.json.encode(tool.definition))
+        if size > MAX_TOOL_BYTES:
+            raise _too_many_tools(f"the tools have more than {MAX_TOOL_BYTES} bytes of JSON, which no context holds")
+
+
+def _too_many_tools(problem: str) -> RequestError:
+    return RequestError(f"{problem}; send those that this turn may need", code="too_many_tools", param="tools")
 
 
 def _check_stops(request: GenerationRequest) -> None:

@@ -8,12 +8,13 @@ from collections.abc import Callable
 
 from ninfer_core.api.errors import (
     ContextLengthExceeded,
+    GenerationFailed,
     RequestError,
     RequestQueueTimeout,
     ServerOverloaded,
     ServiceUnavailable,
 )
-from ninfer_core.api.frontend import Frontend
+from ninfer_core.api.frontend import Frontend, OutputParser
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.api.request import GenerationRequest, MediaPart
 from ninfer_core.api.service import Result, Scope, ServedModel
@@ -24,7 +25,7 @@ from ninfer_core.serving.exchange import exchange_end
 from ninfer_core.serving.generation import EngineGeneration, RequestLog
 from ninfer_core.serving.output_stage import OutputStage
 from ninfer_core.serving.places import Place, Places
-from ninfer_core.serving.preparation import EncodedPrompt, Preparation
+from ninfer_core.serving.preparation import EncodedPrompt, Preparation, plugin_failure
 from ninfer_core.serving.request_checks import check_request
 from ninfer_core.serving.sampling import PlanSampling, SamplingSource
 from ninfer_core.telemetry import Log
@@ -130,6 +131,7 @@ class EngineService:
         self._refuse_hopeless(request)
         prompt = self._checked(await self._prepare(self._preparation, request, received, place))
         submit = self._submit(request, prompt, request_id, received)
+        parser = self._parser(request)
         # Two parties hold the place from here on: the engine, and whoever reads the answer.
         place.hold()
         try:
@@ -139,7 +141,6 @@ class EngineService:
             raise
         place.hold()
         self._log.info("request_started", id=request_id, prompt_tokens=prompt.tokens)
-        parser = self._frontend.output_format.parser(request.tools, tolerant=self._plan.tolerant_tool_calls)
         return EngineGeneration(
             prompt.resolved,
             events,
@@ -161,20 +162,33 @@ class EngineService:
             )
         # The thread holds the place as well: it may outlive its request.
         place.hold()
-        return await preparation.prepare(
-            request,
-            received_monotonic=received,
-            deadline_monotonic=self._deadline(received),
-            on_done=place.let_go,
-        )
+        try:
+            return await preparation.prepare(
+                request,
+                received_monotonic=received,
+                deadline_monotonic=self._deadline(received),
+                on_done=place.let_go,
+            )
+        except GenerationFailed as error:
+            self._log.error("prompt_failed", exc_info=error)
+            raise
+
+    def _parser(self, request: GenerationRequest) -> OutputParser:
+        try:
+            return self._frontend.output_format.parser(request.tools, tolerant=self._plan.tolerant_tool_calls)
+        except (Exception, SystemExit) as error:
+            self._log.error("output_parser_failed", exc_info=error)
+            raise plugin_failure("gave no parser for this request's answer", error) from error
 
     def _deadline(self, received: float) -> float:
         """Of preparation and the wait for admission together (contract EXEC-5)."""
         return received + self._plan.capacities.pending_timeout_ms / 1000
 
     def _refuse_hopeless(self, request: GenerationRequest) -> None:
-        """Rendering and tokenizing megabytes takes a thread for seconds, only to count what cannot fit."""
+        """Rendering and tokenizing megabytes takes a thread for seconds, only to count what cannot fit. No template
+        shows a message without a token."""
         fewest = self._frontend.fewest_tokens(sum(len(message.text.strip()) for message in request.messages))
+        fewest = max(fewest, len(request.messages))
         if fewest > self.model.max_context:
             raise ContextLengthExceeded(prompt_tokens=fewest, max_context=self.model.max_context, at_least=True)
 

@@ -33,13 +33,14 @@ LEVELS: Mapping[str, int] = {
 _MAX_CAUSES = 8
 
 
-def create_log(level: str = "info", stream: TextIO | None = None) -> Log:
+def create_log(level: str = "info", stream: TextIO | None = None, *, tracebacks: bool = True) -> Log:
     """A logger of its own: nothing is configured globally. `stream` None is the process's stderr."""
+    render = _render if tracebacks else _render_line
     return cast(
         "Log",
         structlog.wrap_logger(
             structlog.PrintLogger(sys.stderr if stream is None else stream),
-            processors=[_drop if level == "off" else _render],
+            processors=[_drop if level == "off" else render],
             wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
             cache_logger_on_first_use=True,
         ),
@@ -72,6 +73,12 @@ def _render(logger: Any, method: str, event: MutableMapping[str, Any]) -> str:
     words = [str(event.pop("event")), *(f"{name}={_value(value)}" for name, value in event.items())]
     line = f"{timestamp} {method.upper()} {' '.join(words)}"
     return line if not exception else f"{line}\n{_traceback(exception)}"
+
+
+def _render_line(logger: Any, method: str, event: MutableMapping[str, Any]) -> str:
+    """Without what an exception tells."""
+    event.pop("exc_info", None)
+    return _render(logger, method, event)
 
 
 def _drop(logger: Any, method: str, event: MutableMapping[str, Any]) -> str:

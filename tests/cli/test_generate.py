@@ -14,6 +14,7 @@ from pathlib import Path
 
 import click
 import pytest
+from ninfer_models.qwen_hybrid.frontend.frontend import QwenFrontend
 
 from ninfer_core.api.request import Message, TextPart, ToolCall
 from ninfer_core.cli.generate import generate
@@ -67,7 +68,7 @@ def test_a_conversation_from_a_file(artifact: str, tmp_path: Path, capsys: pytes
         ((), 2, "exactly one of --prompt and --messages"),
         (("--prompt", "x", "--stop", ""), 2, "--stop"),
         (("--prompt", "x", "--max-new", "-1"), 2, "--max-new"),
-        (("--prompt", "x", "--spec", "mtp"), 2, "not_built_yet"),
+        (("--prompt", "x", "--spec", "mtp"), 2, "--spec mtp"),
         (("--prompt", "x", "--temperature", "3"), 2, "--temperature"),
         (("--prompt", "x" * 600, "--max-context", "512"), 1, "context_length_exceeded"),
         (("--prompt", "x", "--reasoning-effort", "silly"), 1, "reasoning_effort_not_supported"),
@@ -79,6 +80,24 @@ def test_what_cannot_be_is_said(
     found = ninfer("generate", artifact, "--device", "cpu", *arguments, capsys=capsys)
     assert found[0] == status
     assert said in found[2]
+
+
+@pytest.mark.parametrize("error", [KeyError, SystemExit])
+def test_a_family_that_fails_on_a_prompt_is_a_line_and_not_a_traceback(
+    artifact: str, error: type[BaseException], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(self: object, request: object, defaults: object) -> None:
+        raise error("hi there")
+
+    monkeypatch.setattr(QwenFrontend, "prepare", fail)
+    words = ("generate", artifact, "--prompt", "hi there", *OPTIONS)
+    status, answer, said = ninfer(*words, capsys=capsys)
+    assert (status, answer) == (1, "")
+    assert "generation_failed: the model family's frontend failed and made no prompt of this request" in said
+    assert f"({error.__name__})" in said
+    assert "Traceback" not in said and "File" not in said and "hi there" not in said
+    status, _, said = ninfer("--traceback", *words, capsys=capsys)
+    assert status == 1 and "in fail" in said
 
 
 def test_help_names_what_a_server_alone_has_not() -> None:

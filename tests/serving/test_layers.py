@@ -137,6 +137,33 @@ def test_what_ends_a_stream_is_told_apart_from_its_wrapping(raised: Exception, e
     assert ("request_broken" in text) == isinstance(raised, KeyError)
 
 
+def test_a_handler_that_would_end_the_process_ends_its_request() -> None:
+    """Raised out of a task, it would end the event loop."""
+
+    @get("/quit")
+    async def quit_handler() -> str:
+        raise SystemExit(3)
+
+    @get("/quit-in-a-thread", sync_to_thread=True)
+    def quit_in_a_thread() -> str:
+        raise SystemExit(3)
+
+    framework = Litestar([quit_handler, quit_in_a_thread], openapi_config=None, logging_config=None)
+    stream = io.StringIO()
+    inner = DisconnectLayer(cast("Application", framework))
+    layer = EnvelopeLayer(inner, ErrorForms([Form("a")]), create_log("info", stream))
+
+    async def run() -> None:
+        for path in ("/quit", "/quit-in-a-thread"):
+            exchange = Exchange(b"")
+            asked = {**scope(path), "method": "GET", "query_string": b""}
+            await asyncio.wait_for(layer(asked, exchange.receive, exchange.send), 10)
+            assert exchange.sent[0]["status"] == 418
+
+    asyncio.run(run())
+    assert stream.getvalue().count("request_broken") == 2 and "SystemExit" in stream.getvalue()
+
+
 @pytest.mark.contract("GEN-15")
 def test_an_id_of_another_protocol_is_left_alone() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import time
 from typing import Any
 
 import msgspec
 import pytest
 
-from ninfer_core.api.errors import ErrorCategory, InvalidPrompt, RequestError, RequestQueueTimeout
+from ninfer_core.api.errors import ErrorCategory, GenerationFailed, InvalidPrompt, RequestError, RequestQueueTimeout
 from ninfer_core.api.frontend import PreparedPrompt, ThinkingDefaults
-from ninfer_core.api.request import GenerationRequest, Message, SamplingOptions, TextPart
+from ninfer_core.api.request import GenerationRequest, Message, SamplingOptions, TextPart, ToolDefinition
 from ninfer_core.api.service import Finished
+from ninfer_core.api.whole_answer import whole_answer
 from ninfer_core.serving.inline_link import InlineLink
 from ninfer_core.serving.preparation import encode_prompt
-from ninfer_core.serving.request_checks import check_request
+from ninfer_core.serving.request_checks import MAX_TOOL_BYTES, MAX_TOOLS, check_request, check_tools
 from ninfer_core.serving.service import EngineService
 from ninfer_core.telemetry import create_log
 from ninfer_core.testing.simulated_program import SimulatedFrontend, simulated_plan, simulated_program
 
 HELLO = GenerationRequest(messages=(Message(role="user", content=(TextPart("hello"),)),), max_output_tokens=4)
 NAN = float("nan")
+
+TOOL = ToolDefinition(name="f", parameters={}, definition={"name": "f"})
 
 WRONG: list[dict[str, Any]] = [
     {"max_output_tokens": -1},
@@ -33,6 +37,7 @@ WRONG: list[dict[str, Any]] = [
     {"stop": ("\ud800",)},
     {"stop": (b"x",)},
     {"stop_channels": ("elsewhere",)},
+    {"tools": (TOOL,) * (MAX_TOOLS + 1)},
     {"sampling": SamplingOptions(temperature=NAN)},
     {"sampling": SamplingOptions(temperature=-0.1)},
     {"sampling": SamplingOptions(top_p=1.01)},
@@ -136,3 +141,78 @@ def test_counting_past_the_deadline_speaks_of_counting() -> None:
         await asyncio.sleep(0.7)
 
     serving(exercise, SlowFrontend(), pending_timeout_ms=50)
+
+
+def test_as_many_tools_as_may_be() -> None:
+    check_request(with_({"tools": (TOOL,) * MAX_TOOLS}))
+    check_tools((TOOL,) * MAX_TOOLS)
+
+
+@pytest.mark.parametrize("tools", [1, 8])
+def test_tools_of_more_bytes_than_a_context_holds(tools: int) -> None:
+    size = MAX_TOOL_BYTES // tools
+    long = msgspec.structs.replace(TOOL, definition={"description": "x" * size})
+    with pytest.raises(RequestError, match=str(MAX_TOOL_BYTES)) as caught:
+        check_tools((long,) * tools)
+    assert (caught.value.code, caught.value.param) == ("too_many_tools", "tools")
+
+
+QUOTE = "".join(("what somebody", " wrote"))
+"""Not as such in a line of this file, which a traceback shows."""
+
+
+class Bent(SimulatedFrontend):
+    """Fails where `fails` says, as the code of a plugin may."""
+
+    fails = ""
+    error: type[BaseException] = KeyError
+
+    def prepare(self, request: GenerationRequest, defaults: ThinkingDefaults) -> PreparedPrompt:
+        if self.fails == "prepare":
+            raise self.error(QUOTE)
+        return super().prepare(request, defaults)
+
+    def bend_parser(self) -> None:
+        whole = self.output_format.parser
+
+        def parser(tools: Any, *, tolerant: bool) -> Any:
+            if self.fails == "parser":
+                raise self.error(QUOTE)
+            made: Any = whole(tools, tolerant=tolerant)
+            if self.fails == "push":
+                made.push = self._fail
+            return made
+
+        self.output_format.parser = parser  # type: ignore[method-assign]
+
+    def _fail(self, output: object) -> None:
+        raise self.error(QUOTE)
+
+
+@pytest.mark.parametrize("fails", ["prepare", "parser", "push"])
+@pytest.mark.parametrize("error", [KeyError, SystemExit])
+def test_code_of_a_family_that_fails_ends_its_request_alone(fails: str, error: type[BaseException]) -> None:
+    stream = io.StringIO()
+
+    async def run() -> None:
+        plan, frontend, log = simulated_plan(), Bent(), create_log("info", stream)
+        program = simulated_program(plan)
+        link = InlineLink(plan, frontend, lambda on_phase: program, log)
+        await link.start(lambda name, seconds: None)
+        service = EngineService(plan, frontend, link, "name", log)
+        frontend.bend_parser()
+        frontend.fails, frontend.error = fails, error
+        with pytest.raises(GenerationFailed) as caught:
+            await whole_answer(await service.start(HELLO, None))
+        assert error.__name__ in caught.value.message and QUOTE not in caught.value.message
+        frontend.fails = ""
+        answer = await whole_answer(await service.start(HELLO, None))
+        assert answer.finished.usage.output_tokens == 4
+        await service.close()
+        await link.stop()
+        assert service.open_requests == 0 and program.open_rows == 0
+
+    asyncio.run(run())
+    told = stream.getvalue()
+    assert ("prompt_failed" if fails == "prepare" else "output_parser_failed") in told
+    assert error.__name__ in told and QUOTE not in told

@@ -47,6 +47,8 @@ def test_every_field_of_the_throughput_record_is_named() -> None:
         decode_tokens=1,
         decode_rounds=1,
         decode_rows=1,
+        drafted_tokens=1,
+        accepted_tokens=1,
         host_seconds=1.0,
         prefilling=1,
         decode_ready=1,
