@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import sys
 
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from ninfer_core.serving.envelope import new_request_id
 
 MAX_CONNECTIONS = 1024
 """Far more than requests that a server takes; pools of clients keep idle ones."""
@@ -40,11 +43,13 @@ def connection_bound() -> int:
 
 
 def _refusal(status: str, code: str, kind: str, message: str, *fields: str) -> bytes:
+    """A whole answer with an id of its own, as every other answer has one."""
     error = {"message": message, "type": kind, "param": None, "code": code}
     body = msgspec.json.encode({"error": error})
     head = (
         f"HTTP/1.1 {status}",
         "content-type: application/json",
+        f"x-request-id: {new_request_id()}",
         f"content-length: {len(body)}",
         *fields,
         "connection: close",
@@ -57,6 +62,11 @@ def _too_many(max_connections: int) -> bytes:
     return _refusal("503 Service Unavailable", "too_many_connections", "server_error", message, "retry-after: 1")
 
 
+def _no_http(problem: str) -> bytes:
+    message = f"what came is no HTTP/1.1 request ({problem}); check the request line, the fields and their line ends"
+    return _refusal("400 Bad Request", "invalid_http", "invalid_request_error", message)
+
+
 def _head_too_large() -> bytes:
     message = f"the head of the request is larger than {MAX_HEAD_BYTES} bytes; send fewer or shorter header fields"
     return _refusal("431 Request Header Fields Too Large", "request_head_too_large", "invalid_request_error", message)
@@ -64,8 +74,7 @@ def _head_too_large() -> bytes:
 
 def bounded_protocol(max_connections: int, head_seconds: float) -> type[HttpToolsProtocol]:
     """Answers 503 `too_many_connections` beyond `max_connections`, and drops without an answer beyond twice as many;
-    answers 431 `request_head_too_large` beyond MAX_HEAD_BYTES."""
-    too_many, head_too_large = _too_many(max_connections), _head_too_large()
+    answers 431 `request_head_too_large` beyond MAX_HEAD_BYTES, and 400 `invalid_http` to what cannot be read."""
 
     class BoundedProtocol(HttpToolsProtocol):
         _refused = False
@@ -113,6 +122,11 @@ def bounded_protocol(max_connections: int, head_seconds: float) -> type[HttpTool
             self._field_bytes = 0
             super().on_message_complete()
 
+        def send_400_response(self, msg: str) -> None:
+            """uvicorn's own is plain text. What it was that could not be read is in its exception alone."""
+            problem = sys.exc_info()[1]
+            self._answer_and_close(_no_http(str(problem) if problem else msg))
+
         def _await_head(self) -> None:
             self._head_is_there()
             self._head_timer = self.loop.call_later(head_seconds, self.transport.close)
@@ -124,15 +138,19 @@ def bounded_protocol(max_connections: int, head_seconds: float) -> type[HttpTool
 
         def _refuse(self) -> None:
             if not self.transport.is_closing():
-                self.transport.write(too_many)
+                self.transport.write(_too_many(max_connections))
                 self.transport.close()
 
         def _refuse_fields(self) -> None:
+            self._answer_and_close(_head_too_large())
+
+        def _answer_and_close(self, answer: bytes) -> None:
             if self.transport.is_closing():
                 return
-            # Not into the middle of an answer to an earlier request, or to the one that these are trailers of.
-            if self.cycle is None or self.cycle.response_complete:
-                self.transport.write(head_too_large)
+            # Not into the middle of an answer to an earlier request, or to the one that this is a part of.
+            cycle = self.cycle
+            if cycle is None or cycle.response_complete or not cycle.response_started:
+                self.transport.write(answer)
             self.transport.close()
 
     return BoundedProtocol

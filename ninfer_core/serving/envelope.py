@@ -19,6 +19,11 @@ _ID_HEADERS = (b"x-request-id", b"request-id")
 """Where an answer may already carry its id: OpenAI's header, or the one of another protocol (contract GEN-15)."""
 
 
+def new_request_id() -> str:
+    """Of one answer, for whoever looks for it in a log."""
+    return f"req_{secrets.token_hex(16)}"
+
+
 class EnvelopeLayer:
     """Adds `x-request-id` (contract GEN-14, IMPL-1) and answers errors that nothing inside has answered."""
 
@@ -28,7 +33,7 @@ class EnvelopeLayer:
         self._log = log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = _Answer(send, f"req_{secrets.token_hex(16)}")
+        answer = _Answer(send, new_request_id())
         try:
             await self._app(scope, receive, answer.send)
         except Exception as problem:

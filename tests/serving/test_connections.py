@@ -105,6 +105,36 @@ def test_a_head_without_end_is_refused(app: Application, field: bytes) -> None:
         assert error["code"] == "request_head_too_large" and str(MAX_HEAD_BYTES) in error["message"]
 
 
+@pytest.mark.contract("GEN-14")
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nno colon\r\n\r\n",
+        b"GET http://[ HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: -1\r\n\r\n",
+        b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n",
+        b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+    ],
+)
+def test_what_is_no_http_is_told_so_in_a_typed_answer(app: Application, sent: bytes) -> None:
+    with listening(app) as url, connect(url) as connection:
+        be_served(connection)
+        connection.sendall(sent)
+        head, _, body = read_to_end(connection).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ") and b"\r\nx-request-id: req_" in head
+    error = json.loads(body)["error"]
+    assert (error["code"], error["type"], error["param"]) == ("invalid_http", "invalid_request_error", None)
+
+
+def test_every_refusal_has_an_id_of_its_own(app: Application) -> None:
+    with listening(app, max_connections=1) as url, connect(url) as first:
+        be_served(first)
+        ids = [httpx.get(f"{url}/health").headers["x-request-id"] for _ in range(2)]
+    assert len(set(ids)) == 2 and all(each.startswith("req_") for each in ids)
+
+
 def test_trailers_without_end_are_cut_off(app: Application) -> None:
     with listening(app) as url, connect(url) as connection:
         connection.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n0\r\n")
