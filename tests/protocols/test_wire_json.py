@@ -49,6 +49,28 @@ def test_what_is_no_strict_json_object_is_refused(body: bytes) -> None:
     assert raised.value.code == "invalid_json"
 
 
+@pytest.mark.parametrize(
+    ("body", "escape", "place"),
+    [
+        (rb'{"a": "\ud83d"}', r"\ud83d", 7),
+        (rb'{"a": "\uDE00x"}', r"\uDE00", 7),
+        (rb'{"\\\ud83d and \ud83d\ude00": 1}', r"\ud83d", 4),
+        (rb'{"a": "\ud83d\ud83d\ude00"}', r"\ud83d", 7),
+        (rb'{"a": "\ud83d\ude00\ude00"}', r"\ude00", 19),
+    ],
+)
+def test_half_a_pair_is_called_so(body: bytes, escape: str, place: int) -> None:
+    with pytest.raises(RequestError) as raised:
+        decode_object(body)
+    assert f"{escape} at byte {place} is half of a surrogate pair" in raised.value.message
+
+
+@pytest.mark.parametrize("body", [rb'{"a": "\\ud83d", "b": NaN}', rb'{"a": "\ud83d\ude00", "b": NaN}'])
+def test_what_is_no_half_pair_is_not_blamed(body: bytes) -> None:
+    with pytest.raises(RequestError, match="JSON is malformed: invalid character"):
+        decode_object(body)
+
+
 def test_pairs_escapes_and_duplicates() -> None:
     assert decode_object(b'{"a": "ok \\ud83d\\ude00 \\u0000"}') == {"a": "ok \U0001f600 \x00"}
     assert decode_object(b'{"a": 4, "a": 5}') == {"a": 5}

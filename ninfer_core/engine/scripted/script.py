@@ -77,10 +77,16 @@ def read_script(path: Path) -> Script:
     if len(data) > MAX_FILE_BYTES:
         raise _rejected(path, [f"it is over {MAX_FILE_BYTES} bytes"])
     try:
-        script = parse_script(data)
+        listed = _listed(data)
+        script = msgspec.convert({"answers": listed}, Script)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _rejected(path, [str(error)]) from None
     problems = [
+        f"answer {number}: says nothing; it needs content, tool_calls, raw or chunks, which may be empty"
+        for number, answer in enumerate(listed)
+        if not set(answer) - {"match"}
+    ]
+    problems += [
         f"answer {number}: {problem}" for number, answer in enumerate(script.answers) for problem in problems_of(answer)
     ]
     if not script.answers:
@@ -92,15 +98,17 @@ def read_script(path: Path) -> Script:
 
 def parse_script(data: bytes) -> Script:
     """The three forms of the file. Raises msgspec.DecodeError; the answers are not checked any further."""
+    return msgspec.convert({"answers": _listed(data)}, Script)
+
+
+def _listed(data: bytes) -> list[dict[str, Any]]:
     try:
         document = msgspec.json.decode(data)
     except msgspec.DecodeError:
         document = msgspec.json.Decoder().decode_lines(data)
-    if isinstance(document, dict) and "answers" not in document:
-        document = [document]
-    if isinstance(document, list):
-        document = {"answers": document}
-    return msgspec.convert(document, Script)
+    if isinstance(document, dict):
+        document = document.get("answers", [document])
+    return msgspec.convert(document, list[dict[str, Any]])
 
 
 def problems_of(answer: ScriptedAnswer) -> list[str]:

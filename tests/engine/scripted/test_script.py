@@ -33,6 +33,9 @@ def test_one_answer_is_a_script() -> None:
     [
         (b"", "script_invalid"),
         (b"[]", "it has no answer"),
+        (b"{}", "answer 0: says nothing"),
+        (b'{"answers": [{"content": ""}, {"match": "x"}]}', "answer 1: says nothing"),
+        (b'{"answers": 3}', "Expected `array`"),
         (b"[{}, 1]", "Expected `object`"),
         (b'[{"contents": "x"}]', "contents"),
         (b'[{"content": "x"}, {"raw": "x", "chunks": ["y"]}]', "answer 1: says what it says twice"),

@@ -28,6 +28,12 @@ MANY_ITEMS = 256
 """A list of so many is converted item by item."""
 
 _START = re.compile(rb"[ \t\r\n]*(.)", re.DOTALL)
+_HALF_PAIR = re.compile(
+    rb"(?<!\\)(?:\\\\)*(?P<half>\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD])[c-fC-F][0-9a-fA-F]{2}))"
+)
+"""An escape of half a surrogate pair, which is no character. Only looked for to explain what a decoder refused."""
+
 _PATH = re.compile(r" - at `\$\.?([^`]*)`$")
 
 Record = TypeVar("Record", bound=msgspec.Struct)
@@ -40,7 +46,7 @@ def decode_object(body: bytes, what: str = "the body") -> dict[str, Any]:
     except RecursionError:
         raise _too_deep() from None
     except (msgspec.MsgspecError, ValueError) as problem:
-        raise RequestError(f"{what} is not valid JSON: {problem}", code="invalid_json") from None
+        raise RequestError(f"{what} is not valid JSON: {_reason(body, problem)}", code="invalid_json") from None
     if not isinstance(value, dict):
         raise RequestError(
             f"{what} must be a JSON object, and is {_json_type(value)}: send {{...}}", code="invalid_json"
@@ -103,6 +109,18 @@ def _decode(encoded: bytes | msgspec.Raw, levels: int) -> Any:
         case b"[":
             return [_decode(item, levels - 1) for item in msgspec.json.decode(encoded, type=list[msgspec.Raw])]
     return msgspec.json.decode(encoded)
+
+
+def _reason(body: bytes, problem: Exception) -> str:
+    """The decoder's own word for half a pair at the end of a string is that the input was truncated."""
+    half = _HALF_PAIR.search(body)
+    if half is None:
+        return str(problem)
+    escape, place = half["half"].decode(), half.start("half")
+    return (
+        f"{escape} at byte {place} is half of a surrogate pair, and no character; send both halves, or the character "
+        "itself as UTF-8"
+    )
 
 
 def _check_depth(value: object) -> None:
