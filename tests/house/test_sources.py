@@ -80,6 +80,14 @@ FUNCTION_REASONS: dict[str, str] = {
         "2026-12-01: one kernel: what it keeps in registers cannot be handed on"
     ),
     "ninfer_core/ops/accept/triton.py:_judged": "2026-12-01: one launch, a line for each argument",
+    "ninfer_core/ops/block_attention/kernels/attend.py:attend_splits": (
+        "2026-12-01: one kernel: what it keeps in registers cannot be handed on"
+    ),
+    "ninfer_core/ops/block_attention/kernels/store.py:store_columns": "2026-12-01: one kernel, half of its lines its parameters",
+    "ninfer_core/ops/block_attention/triton.py:attend": "2026-12-01: two launches, a line for each argument",
+    "ninfer_core/ops/draft_walk/kernels/walk.py:candidates": "2026-12-01: one kernel, half of its lines its parameters",
+    "ninfer_core/ops/draft_walk/triton.py:__call__": "2026-12-01: two launches, a line for each argument",
+    "ninfer_core/ops/round_start/triton.py:start_round": "2026-12-01: one launch, a line for each argument",
     "ninfer_core/ops/round_start/triton.py:start_kernel": (
         "2026-11-30: one kernel, half of its lines its parameters; kernels are fused so that a round has few launches"
     ),

@@ -10,5 +10,9 @@ from ninfer_core.ops.block_attention.shape import BlockAttention
 
 
 def select(device: torch.device, kernels: Kernels) -> BlockAttention:
-    """The attention of `device`."""
-    return ReferenceBlockAttention()
+    """The attention of `device`: Triton on CUDA, unless the reference is asked for."""
+    if device.type != "cuda" or kernels == "reference":
+        return ReferenceBlockAttention()
+    from ninfer_core.ops.block_attention.triton import TritonBlockAttention
+
+    return TritonBlockAttention()

@@ -5,7 +5,9 @@ from __future__ import annotations
 from ninfer_core.ops.workspace import BOOL, FLOAT32, INT64
 
 SPLIT_TOKENS = 128
-"""Context tokens of a program of the kernel."""
+"""Context tokens of a program of the kernel, at least."""
+MOST_SPLITS = 63
+"""Programs that a context is cut into, at most."""
 
 
 def attend_bytes(
@@ -25,7 +27,7 @@ def attend_bytes(
     queries = rows * columns * query_heads * head_dim
     scores = tokens * columns * (query_heads * 3 * FLOAT32 + 4 * BOOL) + tokens * INT64
     reference = context + scores + queries * 8 * FLOAT32
-    splits = -(-ring_tokens // SPLIT_TOKENS) + 1
+    splits = min(MOST_SPLITS, -(-ring_tokens // SPLIT_TOKENS)) + 1
     return max(reference, splits * queries * (FLOAT32 + 1) + queries * activation)
 
 

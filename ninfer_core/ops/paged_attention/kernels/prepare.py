@@ -15,7 +15,7 @@ from ninfer_core.ops.kernels.dependent import follow
 
 
 @triton.jit(do_not_specialize_on_alignment=["cos", "sin"])
-def _rotated(first, weight, cos, sin, token, inside, epsilon, HEAD_DIM: tl.constexpr, PAIRS: tl.constexpr):
+def normed_and_rotated(first, weight, cos, sin, token, inside, epsilon, HEAD_DIM: tl.constexpr, PAIRS: tl.constexpr):
     """`first` [TOKENS] points at the first element of each token's head -> normed and rotated, float32
     [TOKENS, HEAD_DIM], with the two roundings to the activation dtype done."""
     element = tl.arange(0, HEAD_DIM)
@@ -75,7 +75,7 @@ def prepare(
     of_token = projected + token.to(tl.int64) * (2 * (QUERY_HEADS + KV_HEADS) * HEAD_DIM)
     if part < QUERY_HEADS:
         first = of_token + part * 2 * HEAD_DIM
-        x = _rotated(first, query_norm, cos, sin, token, inside, epsilon, HEAD_DIM, PAIRS)
+        x = normed_and_rotated(first, query_norm, cos, sin, token, inside, epsilon, HEAD_DIM, PAIRS)
         if KEY_TRANSFORM:
             x = transformed(x, TOKENS, HEAD_DIM, STAGES, FACTOR)
         place = (token.to(tl.int64) * QUERY_HEADS + part) * HEAD_DIM
@@ -88,7 +88,7 @@ def prepare(
         stored = (page * KV_HEADS + head) * PAGE_TOKENS + position % PAGE_TOKENS
         first = of_token + (QUERY_HEADS + part) * HEAD_DIM
         if part < QUERY_HEADS + KV_HEADS:
-            x = _rotated(first, key_norm, cos, sin, token, inside, epsilon, HEAD_DIM, PAIRS)
+            x = normed_and_rotated(first, key_norm, cos, sin, token, inside, epsilon, HEAD_DIM, PAIRS)
             if KEY_TRANSFORM:
                 x = transformed(x, TOKENS, HEAD_DIM, STAGES, FACTOR)
             KEY_STORE(key_planes, stored, inside, x, HEAD_DIM)
