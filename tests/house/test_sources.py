@@ -75,7 +75,9 @@ FUNCTION_REASONS: dict[str, str] = {
         "2026-11-30: one kernel: what it keeps in registers cannot be handed on"
     ),
     "ninfer_core/ops/sample/triton.py:draw": "2026-11-30: one kernel: what it keeps in registers cannot be handed on",
-    "ninfer_core/ops/sample/kernels/groups.py:best_tokens": "2026-12-01: one search, a line for each argument of its steps",
+    "ninfer_core/ops/sample/kernels/groups.py:best_tokens": (
+        "2026-12-01: one search, a line for each argument of its steps"
+    ),
     "ninfer_core/ops/accept/kernels/judge.py:judge": (
         "2026-12-01: one kernel: what it keeps in registers cannot be handed on"
     ),
@@ -83,7 +85,9 @@ FUNCTION_REASONS: dict[str, str] = {
     "ninfer_core/ops/block_attention/kernels/attend.py:attend_splits": (
         "2026-12-01: one kernel: what it keeps in registers cannot be handed on"
     ),
-    "ninfer_core/ops/block_attention/kernels/store.py:store_columns": "2026-12-01: one kernel, half of its lines its parameters",
+    "ninfer_core/ops/block_attention/kernels/store.py:store_columns": (
+        "2026-12-01: one kernel, half of its lines its parameters"
+    ),
     "ninfer_core/ops/block_attention/triton.py:attend": "2026-12-01: two launches, a line for each argument",
     "ninfer_core/ops/draft_walk/kernels/walk.py:candidates": "2026-12-01: one kernel, half of its lines its parameters",
     "ninfer_core/ops/draft_walk/triton.py:__call__": "2026-12-01: two launches, a line for each argument",
