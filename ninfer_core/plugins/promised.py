@@ -18,9 +18,6 @@ PROMISES: tuple[Promise, ...] = (
     Promise(kind="kv", name="int8", package="ninfer-kvformats", summary="int8 keys and values"),
     Promise(kind="kv", name="nvfp4", package="ninfer-kvformats", summary="e2m1 keys and values in blocks of 16"),
     Promise(kind="kv", name="k8v4", package="ninfer-kvformats", summary="8-bit keys, 4-bit values"),
-    Promise(kind="spec", name="mtp", package="ninfer-speculative", summary="The checkpoint's own multi-token head"),
-    Promise(kind="spec", name="dflash", package="ninfer-speculative", summary="DFlash block drafter"),
-    Promise(kind="spec", name="dflash2", package="ninfer-speculative", summary="DFlash2 block drafter"),
     Promise(kind="media", name="image", package="ninfer-media", summary="Images"),
     Promise(kind="media", name="video", package="ninfer-media", summary="Videos"),
 )

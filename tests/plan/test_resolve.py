@@ -146,6 +146,13 @@ def test_plan_survives_its_json(chosen: set[str], registry: PluginRegistry, toy:
     assert again.digest == plan.digest
 
 
+def toy_graph_bytes(rows: int) -> int:
+    """What the driver keeps, and for 8 rows logits in 16 and in 32 bits and 64 vectors of a layer; sums of up to 816
+    programs of 128 outputs, and of 128 splits of a context for each of 4 query heads of 32."""
+    layer = 8 * 64 * 64 * 2 + 816 * 128 * 8 * 4
+    return 72 * 2**20 + 8 * 512 * (2 + 4) + layer + rows * 4 * 128 * (32 + 2) * 4
+
+
 @given(
     rows=st.integers(1, 8),
     max_context=st.integers(1, 32768),
@@ -185,10 +192,7 @@ def test_ledger_adds_up_to_the_device(
     assert bytes_of["device_context"] == (720 * 2**20 if cuda else 0)
     # block table and counters are int32; length, one candidate, seed and top_k int64; 5 sampler settings
     assert bytes_of["row_buffers"] == rows * (4 * (-(-max_context // 64) + 512) + 8 * (1 + 1 + 1 + 1) + 4 * 5)
-    # what the driver keeps, and for 8 rows logits in 16 and in 32 bits and 64 vectors of a layer; sums of up to 816
-    # programs of 128 outputs, and of 128 splits of a context for each of 4 query heads of 32
-    graphs = 72 * 2**20 + 8 * 512 * (2 + 4) + 8 * 64 * 64 * 2 + 816 * 128 * 8 * 4 + rows * 4 * 128 * (32 + 2) * 4
-    assert bytes_of["graph_allowance"] == (graphs if cuda else 0)
+    assert bytes_of["graph_allowance"] == (toy_graph_bytes(rows) if cuda else 0)
     prefill = min(128 * chunk, max_context)
     family = prefill * 4096 + rows * 8192 + max_context * 16
     # last output; logits of the padding class in float32; by kernels a byte for each of them, by the reference counts,

@@ -91,12 +91,17 @@ def test_a_name_of_two_packages_is_listed_twice_with_how_to_choose(
     ]
 
 
-@pytest.mark.contract("OPT-22", "OPT-23", "OPT-28")
-def test_the_promises_are_the_names_of_the_contract() -> None:
+@pytest.mark.contract("OPT-22", "OPT-28")
+def test_the_promises_are_names_of_the_contract_that_nothing_offers_yet() -> None:
     assert {(promise.kind, promise.name) for promise in PROMISES} == {
         *(("kv", name) for name in ("int8", "nvfp4", "k8v4")),
-        *(("spec", name) for name in ("mtp", "dflash", "dflash2")),
         *(("media", name) for name in ("image", "video")),
     }
+
+
+@pytest.mark.contract("OPT-23")
+def test_the_backends_of_the_contract_are_offered() -> None:
+    offered = {offer.name for offer in PluginRegistry.discover().offers("spec") if offer.first_party}
+    assert offered == {"mtp", "dflash", "dflash2"}
     assert promise_of("kv", "int8") in PROMISES
     assert promise_of("spec", "int8") is None
