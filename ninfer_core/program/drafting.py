@@ -123,7 +123,7 @@ class DeviceDrafting:
             positions=begun.positions - begun.pending.unsqueeze(1),
             token_ids=self._pools.rows.candidates.index_select(0, slots),
             features=self._kept.index_select(0, slots),
-            counts=begun.pending,
+            counts=begun.pending.clamp(min=1),  # where kernels are only compiled, nothing has written it
             anchors=begun.anchors[:, 0],
             lengths=begun.lengths,
             state=self._pools.drafter_state,
