@@ -30,6 +30,7 @@ from ninfer_core.api.errors import (
     StartFailed,
     StartupError,
     ThinkingBudgetCapacityInsufficient,
+    TooManyTools,
 )
 from ninfer_core.api.frontend import (
     ChannelText,
@@ -101,6 +102,7 @@ from ninfer_core.api.protocol import (
     WireError,
 )
 from ninfer_core.api.request import (
+    MAX_TOOLS,
     TOP_K_CAP,
     CacheMark,
     CacheSession,
@@ -160,6 +162,7 @@ __all__ = [
     "EFFORTS",
     "FINAL_HIDDEN",
     "KINDS",
+    "MAX_TOOLS",
     "MOST_DRAFT_TOKENS",
     "PROVISIONAL_KINDS",
     "ROUTE_DESCRIPTION",
@@ -284,6 +287,7 @@ __all__ = [
     "ThinkingBudgetCapacityInsufficient",
     "ThinkingDefaults",
     "Timings",
+    "TooManyTools",
     "ToolCall",
     "ToolCallDelta",
     "ToolCallReport",

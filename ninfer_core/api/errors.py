@@ -98,6 +98,15 @@ class ThinkingBudgetCapacityInsufficient(RequestError):
         self.limit = limit
 
 
+class TooManyTools(RequestError):
+    """More tools than a request may have, in number or in bytes of their definitions (decision 48)."""
+
+    code = "too_many_tools"
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"tools: {problem}; send those that this turn may need", param="tools")
+
+
 class ModelNotFound(RequestError):
     """Another model than the one this server has (decision 16)."""
 
@@ -271,16 +280,3 @@ class StartFailed(StartupError):
 
     code = "start_failed"
     exit_code = 1
-
-
-class ModelNotFinite(StartFailed):
-    """The started model gives logits that are no numbers."""
-
-    code = "model_not_finite"
-
-    def __init__(self, *, nonfinite: int, logits: int) -> None:
-        super().__init__(
-            f"{nonfinite} of {logits} logits of the first prompt are NaN or infinite, so that no answer would mean "
-            "anything; the weights do not fit their config, or their scales are wrong: convert them again, or run "
-            "`ninfer compare` with the checkpoint that they were made from"
-        )

@@ -65,6 +65,9 @@ class TemplateOptions(msgspec.Struct, frozen=True, kw_only=True):
     preserve_thinking: bool | None = None
 
 
+MAX_TOOLS = 1024
+"""Of one request. Each is shown to the model in full; the largest sets of usual clients have a few hundred."""
+
 TOP_K_CAP = 20
 """The most candidates that a draw considers (contract OPT-41); a `top_k` of 0 asks for it (contract CHAT-10)."""
 

@@ -7,11 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from ninfer_core.api.errors import RequestError
-from ninfer_core.api.request import GenerationRequest, SamplingOptions, ToolDefinition
-
-MAX_TOOLS = 1024
-"""Each is shown to the model in full. The largest tool sets of usual clients have a few hundred."""
+from ninfer_core.api.errors import RequestError, TooManyTools
+from ninfer_core.api.request import MAX_TOOLS, GenerationRequest, SamplingOptions, ToolDefinition
 
 MAX_TOOL_BYTES = 4 * 2**20
 """JSON of all tools together: more than any context holds."""
@@ -33,7 +30,7 @@ def check_request(request: GenerationRequest) -> None:
     _integer("max_output_tokens", request.max_output_tokens, 0, math.inf)
     _integer("thinking_budget", request.thinking_budget, 1, math.inf)
     if len(request.tools) > MAX_TOOLS:
-        raise _too_many_tools(f"there are {len(request.tools)} tools; a request may have {MAX_TOOLS}")
+        raise TooManyTools(f"there are {len(request.tools)}, and a request may have {MAX_TOOLS}")
     _check_stops(request)
     _check_sampling(request.sampling)
 
@@ -44,11 +41,7 @@ def check_tools(tools: Sequence[ToolDefinition]) -> None:
     for tool in tools:
         size += len(msgspec.json.encode(tool.definition))
         if size > MAX_TOOL_BYTES:
-            raise _too_many_tools(f"the tools have more than {MAX_TOOL_BYTES} bytes of JSON, which no context holds")
-
-
-def _too_many_tools(problem: str) -> RequestError:
-    return RequestError(f"{problem}; send those that this turn may need", code="too_many_tools", param="tools")
+            raise TooManyTools(f"they have more than {MAX_TOOL_BYTES} bytes of JSON, which no context holds")
 
 
 def _check_stops(request: GenerationRequest) -> None:

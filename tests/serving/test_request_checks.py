@@ -12,12 +12,12 @@ import pytest
 
 from ninfer_core.api.errors import ErrorCategory, GenerationFailed, InvalidPrompt, RequestError, RequestQueueTimeout
 from ninfer_core.api.frontend import PreparedPrompt, ThinkingDefaults
-from ninfer_core.api.request import GenerationRequest, Message, SamplingOptions, TextPart, ToolDefinition
+from ninfer_core.api.request import MAX_TOOLS, GenerationRequest, Message, SamplingOptions, TextPart, ToolDefinition
 from ninfer_core.api.service import Finished
 from ninfer_core.api.whole_answer import whole_answer
 from ninfer_core.serving.inline_link import InlineLink
 from ninfer_core.serving.preparation import encode_prompt
-from ninfer_core.serving.request_checks import MAX_TOOL_BYTES, MAX_TOOLS, check_request, check_tools
+from ninfer_core.serving.request_checks import MAX_TOOL_BYTES, check_request, check_tools
 from ninfer_core.serving.service import EngineService
 from ninfer_core.telemetry import create_log
 from ninfer_core.testing.simulated_program import SimulatedFrontend, simulated_plan, simulated_program
@@ -192,7 +192,7 @@ class Bent(SimulatedFrontend):
 @pytest.mark.parametrize("fails", ["prepare", "parser", "push"])
 @pytest.mark.parametrize("error", [KeyError, SystemExit])
 def test_code_of_a_family_that_fails_ends_its_request_alone(fails: str, error: type[BaseException]) -> None:
-    stream = io.StringIO()
+    stream, asked = io.StringIO(), with_({"sampling": SamplingOptions(seed=1)})
 
     async def run() -> None:
         plan, frontend, log = simulated_plan(), Bent(), create_log("info", stream)
@@ -203,10 +203,10 @@ def test_code_of_a_family_that_fails_ends_its_request_alone(fails: str, error: t
         frontend.bend_parser()
         frontend.fails, frontend.error = fails, error
         with pytest.raises(GenerationFailed) as caught:
-            await whole_answer(await service.start(HELLO, None))
+            await whole_answer(await service.start(asked, None))
         assert error.__name__ in caught.value.message and QUOTE not in caught.value.message
         frontend.fails = ""
-        answer = await whole_answer(await service.start(HELLO, None))
+        answer = await whole_answer(await service.start(asked, None))
         assert answer.finished.usage.output_tokens == 4
         await service.close()
         await link.stop()

@@ -15,6 +15,7 @@ from ninfer_protocols.anthropic.thinking import EffortRules, template_options, t
 from ninfer_protocols.anthropic.tools import lower_tools
 from ninfer_protocols.wire.errors import invalid_value
 from ninfer_protocols.wire.json import convert, decode_object
+from ninfer_protocols.wire.tools import check_tool_count
 
 RANGES: Mapping[str, tuple[float, float]] = {"temperature": (0, 1), "top_p": (0, 1), "top_k": (0, TOP_K_CAP)}
 """Inclusive (contract IMPL-11). `top_k` 0 stands for the cap."""
@@ -34,6 +35,7 @@ class MessagesCall(msgspec.Struct, frozen=True, kw_only=True):
 def lower(body: bytes, efforts: EffortRules) -> MessagesCall:
     """Raises a RequestError with `param` and `code` for whatever cannot be honoured exactly."""
     decoded = decode_object(body)
+    check_tool_count(decoded)
     asked = convert(decoded, MessagesRequest)
     prompt = _prompt(asked, decoded, efforts)
     request = msgspec.structs.replace(
@@ -51,6 +53,7 @@ def lower(body: bytes, efforts: EffortRules) -> MessagesCall:
 def lower_prompt(body: bytes, efforts: EffortRules) -> GenerationRequest:
     """What decides the prompt and nothing else, under the same rules (contract ANTH-32)."""
     decoded = decode_object(body)
+    check_tool_count(decoded)
     return _prompt(convert(decoded, PromptRequest), decoded, efforts)
 
 

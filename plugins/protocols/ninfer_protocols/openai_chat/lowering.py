@@ -23,6 +23,7 @@ from ninfer_protocols.wire.cache_hints import openai_cache_marks
 from ninfer_protocols.wire.efforts import OPENAI_EFFORTS
 from ninfer_protocols.wire.errors import invalid_value
 from ninfer_protocols.wire.json import convert, decode_object
+from ninfer_protocols.wire.tools import check_tool_count
 
 RANGES: Mapping[str, tuple[float, float]] = {
     "temperature": (0, 2),
@@ -53,6 +54,7 @@ def lower(body: bytes, model_id: str | None) -> ChatCall:
 
     Raises a RequestError with `param` and `code` for whatever cannot be honoured exactly."""
     decoded = decode_object(body)
+    check_tool_count(decoded)
     chat = convert(decoded, ChatRequest)
     if model_id is not None:
         _check_model(chat.model, model_id)

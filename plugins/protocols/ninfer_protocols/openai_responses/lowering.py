@@ -30,6 +30,7 @@ from ninfer_protocols.wire.cache_hints import openai_cache_marks
 from ninfer_protocols.wire.errors import invalid_value
 from ninfer_protocols.wire.identifiers import response_resource_id
 from ninfer_protocols.wire.json import convert, decode_object
+from ninfer_protocols.wire.tools import check_tool_count
 
 
 class ResponseCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +82,7 @@ class Lowering:
         """What can be understood without the store. `only_count` is for a body whose tokens are counted
         (contract RESP-72, RESP-80). Raises a RequestError with `param` and `code`."""
         decoded = decode_object(body)
+        check_tool_count(decoded)
         (check_count_fields if only_count else check_fields)(decoded)
         wire = convert(decoded, CreateRequest)
         self._check_model(wire.model)
