@@ -72,6 +72,7 @@ def test_every_answer_has_its_own_request_id(http: httpx.Client) -> None:
         ("GET", CHAT, 405, "method_not_allowed"),
         ("OPTIONS", "/v1/nope", 404, "not_found"),
         ("POST", "/v1/v1/chat/completions", 404, "not_found"),
+        ("PUT", CHAT + "/", 405, "method_not_allowed"),
         ("DELETE", "/v1/models", 405, "method_not_allowed"),
         ("GET", "/v1/%ff", 404, "not_found"),
     ],
