@@ -56,6 +56,7 @@ def expected(inputs: list[tuple[int, int, int]], before: SlotState, columns: int
         ([(3, 1, 0)], 1, 7),
         ([(0, 1, 1), (4, 1, 0), (1, 1, 1)], 1, 1030),
         ([(2, 0, 0), (1, 4, 4), (0, 3, 3), (4, 1, 0)], 4, 2048),
+        ([(3, 16, 16), (0, 9, 9)], 16, 5),
     ],
 )
 @pytest.mark.parametrize("route", ["reference", "kernel"])
