@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import msgspec
 import torch
 from ninfer_speculative import dflash, dflash2
 from torch import Tensor
@@ -23,6 +24,7 @@ from ninfer_core.api import (
     Drafter,
     DraftSampling,
     Geometry,
+    Kernels,
     TensorSpec,
 )
 from tools.tiny_model.drafters import BlockDrafter, DraftGeometry
@@ -51,12 +53,18 @@ SIZES = DraftGeometry(
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Which drafter: `windows` and `causal` of its layers, and how wide its blocks are."""
+    """Which drafter: `windows` and `causal` of its layers, and how wide its blocks are; where and in what it computes,
+    the oracle in float32."""
 
     second: bool
     windows: tuple[int | None, ...] = (20, 20)
     causal: bool | None = False
     columns: int = 8
+    sizes: DraftGeometry = SIZES
+    layers: int = LAYERS
+    device: torch.device = CPU
+    dtype: torch.dtype = torch.float32
+    kernels: Kernels = "auto"
 
 
 class SmallModel:
@@ -64,16 +72,20 @@ class SmallModel:
 
     next_token_head = None
 
-    def __init__(self, sizes: DraftGeometry, proposed: Tensor | None = None) -> None:
-        generator = torch.Generator().manual_seed(1)
-        self.embedding = torch.randn(sizes.vocab_size, sizes.hidden_size, generator=generator)
-        self.head = torch.randn(sizes.vocab_size, sizes.hidden_size, generator=generator) / 4
+    def __init__(self, kind: Kind, proposed: Tensor | None = None) -> None:
+        generator = torch.Generator(kind.device).manual_seed(1)
+        table = (kind.sizes.vocab_size, kind.sizes.hidden_size)
+        given = {"generator": generator, "device": kind.device}
+        self.embedding = torch.randn(table, **given).to(kind.dtype)  # type: ignore[call-overload]
+        self.head = (torch.randn(table, **given) / 4).to(kind.dtype)  # type: ignore[call-overload]
         self.draft_token_ids = proposed
+        self.hidden: Tensor | None = None
 
     def embed(self, token_ids: Tensor) -> Tensor:
         return functional.embedding(token_ids, self.embedding)
 
     def draft_logits(self, hidden: Tensor) -> Tensor:
+        self.hidden = hidden
         return hidden @ (self.head if self.draft_token_ids is None else self.head[self.draft_token_ids]).T
 
     def _unused(self, *arguments: object) -> Any:
@@ -102,8 +114,9 @@ class Stored:
 def trained(kind: Kind) -> BlockDrafter:
     """Weights that all matter."""
     torch.manual_seed(7)
-    sizes = replace(SIZES, block_size=kind.columns, num_hidden_layers=len(kind.windows))
-    drafter = BlockDrafter(sizes, second=kind.second)
+    sizes = replace(kind.sizes, block_size=kind.columns, num_hidden_layers=len(kind.windows))
+    with kind.device:
+        drafter = BlockDrafter(sizes, second=kind.second)
     with torch.no_grad():
         for name, weight in drafter.named_parameters():
             if "norm" in name:
@@ -112,6 +125,7 @@ def trained(kind: Kind) -> BlockDrafter:
                 weight.add_(torch.randn_like(weight) / 8)
             elif "codebook" in name:
                 weight.copy_(torch.randn_like(weight))
+            weight.copy_(weight.to(kind.dtype))
     return drafter.eval().requires_grad_(requires_grad=False)
 
 
@@ -129,7 +143,7 @@ def draft_config(kind: Kind, sizes: DraftGeometry) -> dict[str, Any]:
         "rope_parameters": {"rope_theta": sizes.rope_theta, "rope_type": "default"},
         "sliding_window": max((window for window in kind.windows if window), default=None),
         "hidden_act": "silu",
-        "num_target_layers": LAYERS,
+        "num_target_layers": kind.layers,
     }
     if kind.causal is not None:
         config["is_causal"] = kind.causal
@@ -145,16 +159,20 @@ def draft_header(kind: Kind, drafter: BlockDrafter) -> ArtifactHeader:
         config={},
         resources={"draft_config.json": json.dumps(draft_config(kind, drafter.geometry)).encode()},
         tensors=tuple(
-            TensorSpec(name=name, shape=tuple(value.shape), dtype="float32", group="draft")
+            TensorSpec(name=name, shape=tuple(value.shape), dtype=dtype_name(kind), group="draft")
             for name, value in tensors.items()
         ),
     )
 
 
-def target_geometry(sizes: DraftGeometry = SIZES) -> Geometry:
+def dtype_name(kind: Kind) -> str:
+    return str(kind.dtype).removeprefix("torch.")
+
+
+def target_geometry(sizes: DraftGeometry = SIZES, layers: int = LAYERS) -> Geometry:
     return Geometry(
         hidden_size=sizes.hidden_size,
-        layers=LAYERS,
+        layers=layers,
         vocabulary_rows=sizes.vocab_size,
         max_positions=4096,
         attention=AttentionGeometry(layers=1, query_heads=1, kv_heads=1, head_dim=32),
@@ -177,32 +195,36 @@ class Bench:
     """A drafter in ours and in the oracle's form, its state arrays, and sequences of random features."""
 
     def __init__(self, kind: Kind, *, slots: int = 4, proposed: Tensor | None = None, max_context: int = 256) -> None:
-        self.kind, self.oracle = kind, trained(kind)
+        self.kind, self.oracle, self.max_context = kind, trained(kind), max_context
         self.sizes = self.oracle.geometry
-        self.model = SmallModel(self.sizes, proposed)
+        self.model = SmallModel(kind, proposed)
         header, shape = draft_header(kind, self.oracle), build_shape(kind.columns, max_context=max_context)
+        shape = msgspec.structs.replace(shape, activation_dtype=dtype_name(kind), kernels=kind.kernels)
         plugin = dflash2 if kind.second else dflash
-        self.needs = plugin.ninfer_spec_needs(header, target_geometry(self.sizes), shape)
-        source = Stored({f"draft.{name}": value for name, value in self.oracle.state_dict().items()})
-        self.drafter: Drafter = plugin.ninfer_spec_build(header, shape, self.model, source, CPU)
+        self.needs = plugin.ninfer_spec_needs(header, target_geometry(self.sizes, kind.layers), shape)
+        source = Stored({f"draft.{name}": value.to(kind.dtype) for name, value in self.oracle.state_dict().items()})
+        self.drafter: Drafter = plugin.ninfer_spec_build(header, shape, self.model, source, kind.device)
         # What was never stored may be anything.
         self.state = {
-            array.name: torch.full((array.layers, slots, *array.shape), torch.nan) for array in self.needs.state
+            array.name: torch.full((array.layers, slots, *array.shape), torch.nan, dtype=kind.dtype, device=kind.device)
+            for array in self.needs.state
         }
-        generator = torch.Generator().manual_seed(11)
+        generator = torch.Generator(kind.device).manual_seed(11)
+        given = {"generator": generator, "device": kind.device}
         taps = len(self.sizes.target_layer_ids)
-        self.features = torch.randn(slots, max_context, taps, self.sizes.hidden_size, generator=generator)
-        self.tokens = torch.randint(0, 80, (slots, max_context), generator=generator)
+        features = torch.randn(slots, max_context, taps, self.sizes.hidden_size, **given)  # type: ignore[call-overload]
+        self.features = features.to(kind.dtype)
+        self.tokens = torch.randint(0, 80, (slots, max_context), **given)  # type: ignore[call-overload]
 
     def columns(self, slots: list[int], starts: list[int], counts: list[int], width: int) -> DraftColumns:
         """The committed columns that begin at `starts`, and junk behind them."""
-        place = torch.tensor(starts)[:, None] + torch.arange(width)
-        row = torch.tensor(slots)[:, None]
-        count = torch.tensor(counts)
-        junk = torch.arange(width) >= count[:, None]
-        lengths = torch.tensor(starts) + count
+        start, slot, count = (torch.tensor(each, device=self.kind.device) for each in (starts, slots, counts))
+        column = torch.arange(width, device=self.kind.device)
+        place, row = start[:, None] + column, slot[:, None]
+        junk = column >= count[:, None]
+        lengths = start + count
         return DraftColumns(
-            slots=torch.tensor(slots),
+            slots=slot,
             positions=place,
             token_ids=self.tokens[row, place + 1].masked_fill(junk, 79),
             features=self.features[row, place].masked_fill(junk[..., None, None], torch.nan),
@@ -218,31 +240,31 @@ class Bench:
 
     def propose(self, slots: list[int], starts: list[int], counts: list[int], temperature: float = 0.0) -> Draft:
         columns = self.columns(slots, starts, counts, self.kind.columns)
-        heat = torch.full((len(slots),), temperature)
-        return self.drafter.propose(columns, DraftSampling(heat, torch.tensor(slots) + 100))
+        heat = torch.full((len(slots),), temperature, device=self.kind.device)
+        return self.drafter.propose(columns, DraftSampling(heat, columns.slots + 100))
 
     def expected(self, slot: int, length: int) -> tuple[Tensor, Tensor]:
         """By the oracle, over the whole sequence: hidden states of the mask tokens [drafts, hidden], logits."""
-        g, width = self.sizes, self.kind.columns
-        ids = torch.full((width,), g.mask_token_id)
+        width, device = self.kind.columns, self.kind.device
+        ids = torch.full((width,), self.sizes.mask_token_id, device=device)
         ids[0] = self.tokens[slot, length]
-        at, index = length + torch.arange(width), torch.arange(length)
-        context = self.oracle.context(self.features[slot, :length].flatten(1))[None]
-        x = self.model.embed(ids)[None]
+        at, index = length + torch.arange(width, device=device), torch.arange(length, device=device)
+        context = self.oracle.context(self.features[slot, :length].flatten(1).float())[None]
+        x = self.model.embed(ids)[None].float()
         for layer, visible in zip(self.oracle.layers, self._visible(at, index), strict=True):
             x = layer(x, context, at[None], index[None], visible[None, None])
         hidden = self.oracle.norm(x)[0, 1:]
-        return hidden, hidden @ self.model.head.T
+        return hidden, hidden @ self.model.head.float().T
 
     def _visible(self, at: Tensor, index: Tensor) -> Iterator[Tensor]:
         """bool [columns, context + columns] of each layer."""
-        column = torch.arange(len(at))
+        column = torch.arange(len(at), device=at.device)
         for window in self.kind.windows:
             causal = self.kind.causal if self.kind.causal is not None else window is not None
-            near = torch.ones(len(at), len(index), dtype=torch.bool)
+            near = torch.ones(len(at), len(index), dtype=torch.bool, device=at.device)
             if window is not None:
                 near = at[:, None] - index < window
-            own = column[None] <= column[:, None] if causal else torch.ones(len(at), len(at), dtype=torch.bool)
+            own = (column[None] <= column[:, None]) | (not causal)
             yield torch.cat((near, own), dim=1)
 
 
