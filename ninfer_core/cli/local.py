@@ -42,6 +42,7 @@ def local_options(function: Callable[..., Any]) -> Callable[..., Any]:
         "kv_dtype",
         "spec",
         "draft_tokens",
+        "lm_head_draft",
         "vision",
         "kernels",
         "no_cuda_graph",

@@ -79,7 +79,7 @@ def _facts(prepared: Prepared) -> list[tuple[str, str]]:
             "KV",
             f"{capacities.kv_pages:,} pages of {capacities.page_tokens} = "
             f"{capacities.kv_pages * capacities.page_tokens:,} tokens, "
-            f"{attention.layers * attention.kv_heads * plan.kv_layout.bytes:,} bytes each",
+            f"{_cached_layers(plan) * attention.kv_heads * plan.kv_layout.bytes:,} bytes each",
         ),
         (
             "requests",
@@ -97,6 +97,11 @@ def _facts(prepared: Prepared) -> list[tuple[str, str]]:
     ]
     facts.extend((pin.kind, f"{pin.name} ({pin.package} {pin.version})") for pin in plan.pins)
     return facts
+
+
+def _cached_layers(plan: ExecutionPlan) -> int:
+    """Layers with keys and values, those of a drafter included."""
+    return plan.geometry.attention.layers + (0 if plan.drafter is None else plan.drafter.needs.kv_layers)
 
 
 def _columns(draft_tokens: int) -> str:

@@ -149,13 +149,17 @@ class DeviceDrafting:
         if features is None:
             features = self._kept.new_empty(1, 1 + columns, *self._kept.shape[2:])
         features[:, 0].copy_(self._kept[row, :1])
-        first = 0 if start else 1
-        self._show(row, start - 1 + first, token_ids[first:], features[:, first:-1])
+        # Parts are copied where they may lie anywhere: kernels are compiled for memory that is aligned.
+        if start:
+            self._show(row, start - 1, token_ids, features[:, :-1])
+        else:
+            self._show(row, 0, token_ids[1:].clone(), features[:, 1:-1])
         self._kept[row, :1].copy_(features[:, -1])
 
     def settle(self, row: int, accepted: int, length: int) -> None:
         shown = accepted - 1
-        self._show(row, length - accepted, self._pools.rows.candidates[row, :shown], self._kept[row : row + 1, :shown])
+        token_ids = self._pools.rows.candidates[row, :shown].clone()
+        self._show(row, length - accepted, token_ids, self._kept[row : row + 1, :shown])
         if shown:
             self._kept[row, :1].copy_(self._kept[row, shown:accepted].clone())
 
@@ -172,7 +176,7 @@ class DeviceDrafting:
             token_ids=token_ids.unsqueeze(0),
             features=features,
             counts=torch.full(one, columns, device=device),
-            anchors=token_ids[-1:],
+            anchors=token_ids[-1:].clone(),
             lengths=torch.full(one, end, device=device),
             state=self._pools.drafter_state,
             cache=self._cache(self._routes.prefill, self._pools.rows.block_tables[row : row + 1], end),
