@@ -164,3 +164,26 @@ class HostAdversary:
 
     def close(self, row: int) -> None:
         del self.told[row]
+
+
+class Remembering(HostAdversary):
+    """Proposes how a sequence that was closed went on from where a row is, every seventh token of it wrong. `proposed`
+    counts those tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sequences: list[list[int]] = []
+        self.proposed = 0
+
+    def propose(self, row: int, most: int) -> Sequence[int]:
+        told = self.told[row]
+        known = len(told)
+        for sequence in reversed(self.sequences):
+            if len(sequence) > known and sequence[:known] == told:
+                ahead = sequence[known : known + most]
+                self.proposed += len(ahead)
+                return [token ^ 1 if (known + place) % 7 == 0 else token for place, token in enumerate(ahead)]
+        return ()
+
+    def close(self, row: int) -> None:
+        self.sequences.append(self.told.pop(row))

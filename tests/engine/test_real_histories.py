@@ -119,6 +119,11 @@ def played(request: pytest.FixtureRequest) -> Iterator[Played]:
     with artifact.open_weights() as weights:
         program = build_program(plan, artifact.header, weights, registry, torch.device("cpu"), lambda *_: None)
     frontend = registry.load(offer).hook.ninfer_family_frontend(header=artifact.header)
+    yield play_alone(plan, program, frontend)
+
+
+def play_alone(plan: ExecutionPlan, program: DeviceProgram, frontend: Frontend) -> Played:
+    """A pool of requests, of which some stop in the midst of what they get, and what each gets alone."""
     draw = random.Random(7)
     pool = [random_wish(draw, len(frontend.thinking_control_ids)) for _ in range(40)]
     ready = Played(plan, program, frontend, pool, [])
@@ -130,7 +135,7 @@ def played(request: pytest.FixtureRequest) -> Iterator[Played]:
             begin = draw.randrange(len(written) - 1)
             wish["stop"] = (written[begin : begin + 2], "never written")
         ready.alone.append(ready.answer(wish))
-    yield ready
+    return ready
 
 
 def open_files() -> int:
