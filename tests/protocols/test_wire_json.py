@@ -3,10 +3,11 @@ from __future__ import annotations
 import json
 import time
 
+import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from ninfer_protocols.wire.json import MAX_DEPTH, decode_object
+from ninfer_protocols.wire.json import MANY_ITEMS, MAX_DEPTH, convert, decode_object
 
 from ninfer_core.api import RequestError
 
@@ -91,6 +92,28 @@ def test_the_deepest_legal_body() -> None:
     assert decode_object(b'{"x":' + b"[" * depth + b"]" * depth + b"}")
 
 
+class Point(msgspec.Struct):
+    x: int
+    labels: list[str] | None = None
+    note: str | None = None
+
+
+def test_ten_thousand_small_records_take_no_second() -> None:
+    begin = time.process_time()
+    for index in range(10_000):
+        assert convert({"x": index, "labels": ["a"]}, Point).x == index
+    assert time.process_time() - begin < 1
+
+
+def test_long_lists_are_converted_as_short_ones() -> None:
+    labels = [str(index) for index in range(MANY_ITEMS + 1)]
+    assert convert({"x": 1, "labels": labels}, Point) == Point(1, labels)
+    with pytest.raises(RequestError) as raised:
+        convert({"x": 1, "labels": [*labels, 3]}, Point, "points[2]")
+    assert raised.value.param == f"points[2].labels[{MANY_ITEMS + 1}]"
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.text(), JSON_VALUES, max_size=5))
 def test_every_object_comes_back_in_its_order(value: dict[str, object]) -> None:
     decoded = decode_object(json.dumps(value).encode())
