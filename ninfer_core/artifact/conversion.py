@@ -63,18 +63,15 @@ def convert_directory(
     """
     begun = time.monotonic()
     _check_names(source, output)
-    stored = open_artifact(source, registry)
-    if draft is not None:
-        _check_directory(draft)
-        stored = with_drafter(stored, open_artifact(draft, registry))
+    stored = _opened(source, draft, registry)
     family = _only_family(registry, stored.header)
     handle = stored if weights is None else _encoded(stored, family, weights)
     _check(handle.header, family)
     total = handle.weight_bytes + sum(map(len, handle.header.resources.values()))
     _check_space(output, total)
-    identity = ArtifactIdentity(
+    identity = msgspec.structs.replace(
+        handle.header.identity,
         model_id=model_id or handle.header.identity.model_id,
-        weights_id=handle.header.identity.weights_id,
         family=family.offer.name,
         format_version=FORMAT_VERSION,
     )
@@ -93,6 +90,14 @@ def _check_names(source: str, output: Path) -> None:
     if output.suffix != SUFFIX:
         raise ArtifactInvalid(str(output), [f"the name of a container ends in {SUFFIX}"])
     _check_directory(source)
+
+
+def _opened(source: str, draft: str | None, registry: PluginRegistry) -> ArtifactHandle:
+    stored = open_artifact(source, registry)
+    if draft is None:
+        return stored
+    _check_directory(draft)
+    return with_drafter(stored, open_artifact(draft, registry))
 
 
 def _check_directory(source: str) -> None:
