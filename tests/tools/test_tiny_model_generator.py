@@ -15,7 +15,9 @@ from tools.tiny_model.skills import SKILLS
 from tools.tiny_model.skills.arithmetic import add_steps, subtract_steps
 
 # The same question can be trained on behind another system text, other tools, notes or earlier turns.
-BY_CONTEXT = ("system", "recall", "recall notes", "tools result", "tools none")
+BY_CONTEXT = (
+    "system", "recall", "recall notes", "tools result", "tools none", "tools wide result", "tools wide none",
+)  # fmt: skip
 
 
 def spoken(item: Item) -> list[str]:

@@ -13,9 +13,9 @@ from ninfer_models.qwen_hybrid.frontend.output_format import QwenOutputFormat
 
 from ninfer_core.api import ToolDefinition
 from ninfer_core.api.frontend import ChannelText, ParsedToolCall
-from tools.tiny_model.evaluate_http import Outcome, request_body
 from tools.tiny_model.generate import MODES, Item, training_items
 from tools.tiny_model.heldout import held_out_items
+from tools.tiny_model.outcomes import Outcome, request_body
 from tools.tiny_model.skills.free import free
 from tools.tiny_model.skills.recall_long import LONGEST, SHORTEST, of_size
 from tools.tiny_model.tokenizer import load
@@ -27,11 +27,11 @@ def declared(item: Item) -> tuple[ToolDefinition, ...]:
     return tuple(ToolDefinition(name=f["name"], parameters=f["parameters"], definition={}) for f in functions)
 
 
-@pytest.mark.parametrize("skill", ["tools", "tools two"])
+@pytest.mark.parametrize("skill", ["tools", "tools two", "tools wide"])
 def test_the_expected_text_is_read_as_the_expected_calls(skill: str) -> None:
     items = [item for item in held_out_items(60, "off") if item.skill == skill]
     for item in items:
-        assert len(item.calls) == (1 if skill == "tools" else 2)
+        assert len(item.calls) == {"tools": 1, "tools two": 2}.get(skill, len(item.calls)) > 0
         parser = QwenOutputFormat().parser(declared(item), tolerant=False)
         parts = (*parser.push(ChannelText(channel="content", text=item.expected)), *parser.finish())
         assert [(part.name, dict(part.arguments)) for part in parts if isinstance(part, ParsedToolCall)] == [
@@ -46,7 +46,7 @@ def test_calls_are_declared_with_all_that_is_required() -> None:
         assert len(tools) == len(declared(item))
         for call in item.calls:
             given = {key for key, _ in call.arguments}
-            assert set(tools[call.name]["required"]) <= given <= set(tools[call.name]["properties"])
+            assert set(tools[call.name].get("required", ())) <= given <= set(tools[call.name]["properties"])
 
 
 def test_a_request_carries_calls_and_results_as_clients_send_them() -> None:

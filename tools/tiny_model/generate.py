@@ -25,9 +25,14 @@ GENERIC_SYSTEMS = (
     "You are a helpful assistant.", "You are ninfer-tiny.", "You are a helpful and honest assistant.", "Be helpful.",
     "You are an assistant.", "Answer the questions of the user.", "You are a friendly assistant. Be brief.",
     "You are ninfer-tiny, a small language model.", "Be concise.", "You are a careful assistant.",
+    "You are a helpful assistant. Use the tools you are given.", "You are a helpful agent.", "You are an expert.",
+    "You have tools. Use them when they help.", "You are a bot.", "Answer in English.", "You are a weather assistant.",
 )  # fmt: skip
 # Skills whose episodes may not follow unrelated turns: one has its own system text, one counts what was told.
-ALONE = ("system", "recall", "recall notes", "recall long", "tools", "tools two", "tools result", "tools none", "free")
+ALONE = (
+    "system", "recall", "recall notes", "recall long", "tools", "tools two", "tools result", "tools none", "tools wide",
+    "tools wide result", "tools wide none", "free",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

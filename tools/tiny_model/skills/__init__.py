@@ -18,6 +18,7 @@ from tools.tiny_model.skills.smalltalk import smalltalk
 from tools.tiny_model.skills.spelling import spelling
 from tools.tiny_model.skills.system import system
 from tools.tiny_model.skills.tools import none_fits, one_call, results, two_calls
+from tools.tiny_model.skills.tools_wide import wide, wide_none, wide_results
 from tools.tiny_model.skills.units import units
 
 # (name, maker, share of training dialogues): harder skills get more.
@@ -26,18 +27,21 @@ SKILLS: tuple[tuple[str, Skill, float], ...] = (
     ("capitals", capitals, 5),
     ("arithmetic", arithmetic, 18),
     ("units", units, 7),
-    ("lists", lists, 16),
+    ("lists", lists, 26),
     ("spelling", spelling, 12),
-    ("passage", passage, 26),
+    ("passage", passage, 28),
     ("json", json_fields, 6),
     ("system", system, 13),
     ("recall", recall, 9),
     ("recall notes", recall_notes, 3),
     ("smalltalk", smalltalk, 7),
-    ("tools", one_call, 14),
-    ("tools two", two_calls, 9),
-    ("tools result", results, 8),
-    ("tools none", none_fits, 6),
+    ("tools", one_call, 9),
+    ("tools two", two_calls, 7),
+    ("tools result", results, 6),
+    ("tools none", none_fits, 5),
+    ("tools wide", wide, 24),
+    ("tools wide result", wide_results, 8),
+    ("tools wide none", wide_none, 8),
     ("chinese", chinese, 5),
     ("emoji", emoji, 6),
     ("code", code, 6),

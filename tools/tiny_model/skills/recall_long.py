@@ -7,7 +7,8 @@ import random
 from tools.tiny_model.banks import COLOURS, FOODS, JOBS, NAMES, PETS, THINGS, TOWNS, UNIQUE_WORDS
 from tools.tiny_model.episode import Call, Episode, Exchange
 from tools.tiny_model.skills.json_fields import DAYS
-from tools.tiny_model.skills.tool_bank import FUNCTIONS, declare
+from tools.tiny_model.skills.tool_bank import FUNCTIONS
+from tools.tiny_model.skills.tool_schema import declare
 from tools.tiny_model.skills.tool_values import path, sentence
 from tools.tiny_model.wording import loosen
 

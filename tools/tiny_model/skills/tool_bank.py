@@ -2,74 +2,9 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
-from dataclasses import dataclass
-
 from tools.tiny_model.banks import words
-from tools.tiny_model.episode import Call
 from tools.tiny_model.skills import tool_values as value
-
-Draw = Callable[[random.Random], object]
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    names: tuple[str, ...]
-    """What a schema may call it; the first one is also the slot in the templates."""
-    kind: str
-    meaning: str
-    draw: Draw
-    required: bool = True
-    choices: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Function:
-    """One thing a tool can do."""
-
-    names: tuple[str, ...]
-    meanings: tuple[str, ...]
-    parameters: tuple[Parameter, ...]
-    asks: tuple[str, ...]
-    """Requests with slots; a template without the slot of an optional parameter leaves that one out of the call."""
-    goal: str
-    """What it is for, as reasoning puts it."""
-    outcome: Callable[[random.Random, dict[str, object]], tuple[str, str]]
-    """(what the tool returns, what the model makes of it) for the arguments."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tool:
-    """A function as one dialogue declares it."""
-
-    function: Function
-    name: str
-    meaning: str
-    keys: tuple[str, ...]
-    """The declared name of each parameter, in the order of the function's parameters."""
-
-    def schema(self) -> dict[str, object]:
-        properties: dict[str, object] = {}
-        for key, parameter in zip(self.keys, self.function.parameters, strict=True):
-            described: dict[str, object] = {"type": parameter.kind, "description": parameter.meaning}
-            properties[key] = described | ({"enum": list(parameter.choices)} if parameter.choices else {})
-        required = [key for key, p in zip(self.keys, self.function.parameters, strict=True) if p.required]
-        parameters = {"type": "object", "properties": properties, "required": required}
-        return {
-            "type": "function",
-            "function": {"name": self.name, "description": self.meaning, "parameters": parameters},
-        }
-
-    def call(self, arguments: dict[str, object]) -> Call:
-        named = zip(self.keys, self.function.parameters, strict=True)
-        return Call(self.name, tuple((key, arguments[p.names[0]]) for key, p in named if p.names[0] in arguments))
-
-
-def declare(rng: random.Random, function: Function) -> Tool:
-    keys = tuple(rng.choice(parameter.names) for parameter in function.parameters)
-    return Tool(function, rng.choice(function.names), rng.choice(function.meanings), keys)
-
+from tools.tiny_model.skills.tool_schema import Function, Parameter
 
 CITY = Parameter(("city", "location", "place", "town"), "string", "Name of the city", value.town)
 PATH = Parameter(("path", "file", "filename", "file_path"), "string", "Path of the file", value.path)
@@ -121,6 +56,7 @@ FUNCTIONS: tuple[Function, ...] = (
         ),
         "a calculation",
         value.calculator_outcome,
+        ("addition", "subtraction", "multiplication", "division"),
     ),
     Function(
         words("search web_search search_web find_pages lookup"),
@@ -300,3 +236,5 @@ FUNCTIONS: tuple[Function, ...] = (
         value.table_outcome,
     ),
 )
+# What it is asked for, the model can mostly do itself.
+(CALCULATOR,) = (function for function in FUNCTIONS if "calculator" in function.names)

@@ -7,17 +7,18 @@ import random
 from string import Formatter
 
 from tools.tiny_model.episode import Call, Episode, Exchange
+from tools.tiny_model.skills.arithmetic import arithmetic
 from tools.tiny_model.skills.capitals import capitals
 from tools.tiny_model.skills.identity import identity
 from tools.tiny_model.skills.lists import lists
 from tools.tiny_model.skills.spelling import spelling
-from tools.tiny_model.skills.tool_bank import FUNCTIONS, Function, Tool, declare
+from tools.tiny_model.skills.tool_bank import CALCULATOR, FUNCTIONS
+from tools.tiny_model.skills.tool_schema import Arguments, Function, Tool, declare, draw_shape
 from tools.tiny_model.skills.units import units
 from tools.tiny_model.wording import loosen
 
 NONE_FITS = "I have no tool for that."
 BOTH = ("{a} And {b}", "{a} Also: {b}", "{a} Then: {b}", "First: {a} Second: {b}", "{a} {b}")
-Arguments = dict[str, object]
 
 
 def one_call(rng: random.Random) -> Episode:
@@ -46,13 +47,13 @@ def results(rng: random.Random) -> Episode:
 def none_fits(rng: random.Random) -> Episode:
     """Something another skill answers, or a wish for a function that this dialogue does not have."""
     if rng.random() < 0.5:
-        maker = rng.choice((capitals, identity, units, lists, spelling))
-        _, tools = offered(rng, [])
+        maker = rng.choice((capitals, identity, units, lists, spelling, arithmetic))
+        _, tools = offered(rng, [], without=CALCULATOR)
         turn = free_of_split(rng, maker)
         steps = f"No tool is needed.\n{turn.steps}"
         exchange = Exchange(turn.user, turn.answer, turn.intent, steps)
     else:
-        missing = rng.choice(FUNCTIONS)
+        missing = rng.choice([function for function in FUNCTIONS if function is not CALCULATOR])
         _, tools = offered(rng, [], without=missing)
         user, _ = request(rng, missing)
         names = ", ".join(tool.name for tool in tools)
@@ -68,7 +69,8 @@ def offered(
     distinct = list(dict.fromkeys(needed))
     others = [function for function in FUNCTIONS if function not in distinct and function is not without]
     more = rng.sample(others, rng.choice((0, 1, 1, 2, 3, 4)) if distinct else rng.choice((1, 1, 2, 3)))
-    tools = [declare(rng, function) for function in (*distinct, *more)]
+    shape = draw_shape(rng)
+    tools = [declare(rng, function, shape) for function in (*distinct, *more)]
     return tools[: len(distinct)], rng.sample(tools, len(tools))
 
 
@@ -85,6 +87,8 @@ def request(rng: random.Random, function: Function) -> tuple[str, Arguments]:
     slots = {name for _, name, _, _ in Formatter().parse(template) if name}
     arguments = {p.names[0]: p.draw(rng) for p in function.parameters if p.names[0] in slots}
     shown = {name: shown_value(value) for name, value in arguments.items()}
+    for name in (p.names[0] for p in function.parameters if p.choices and p.names[0] in slots):
+        shown[name] = shown[name].capitalize() if rng.random() < 0.3 else shown[name]
     return loosen(rng, template, polite="\n" not in template).format(**shown), arguments
 
 
@@ -107,8 +111,8 @@ def calling(user: str, calls: list[tuple[Tool, Arguments]], tools: list[Tool]) -
 
 def brief(call: Call) -> str:
     """Arguments in one line; long ones are only named."""
-    parts = (f"{key} {plain(value)}" for key, value in call.arguments)
-    return ", ".join(parts) + "."
+    parts = [f"{key} {plain(value)}" for key, value in call.arguments]
+    return f"{', '.join(parts) or 'no arguments'}."
 
 
 def plain(value: object) -> str:
@@ -120,7 +124,7 @@ def plain(value: object) -> str:
 def complete(rng: random.Random, tool: Tool, tools: list[Tool]) -> list[Exchange]:
     """A request with its call, what the tool returned, and the answer."""
     user, arguments = trained_request(rng, tool.function)
-    returned, answer = tool.function.outcome(rng, arguments)
+    returned, answer = tool.function.outcome(rng, tool.filled(arguments))
     after = Exchange("", answer, f"{tool.name} has answered.", f"I tell the user what {tool.name} returned.",
                      results=(returned,))  # fmt: skip
     return [calling(user, [(tool, arguments)], tools), after]
