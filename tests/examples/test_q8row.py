@@ -3,58 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-import sys
-import sysconfig
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ninfer_core.testing.tiny import write_tiny_artifact
+from tests.examples.conftest import Run
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plugins" / "ninfer-kv-q8row"
-SECONDS = 240
-
-Run = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, without network: the build backend is taken from this environment."""
-    folder = tmp_path_factory.mktemp("wheel")
-    source = shutil.copytree(EXAMPLE, folder / "source", ignore=shutil.ignore_patterns("__pycache__", ".*"))
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(source)]
-    built = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
-    assert built.returncode == 0, built.stdout + built.stderr
-    (wheel,) = folder.glob("*.whl")
-    return wheel
-
-
-@pytest.fixture(scope="module")
-def run(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Runs the Python of an environment of its own, where the wheel is installed.
-
-    That environment sees the packages of this one (torch need not be installed twice), but not the other way round.
-    """
-    folder = tmp_path_factory.mktemp("environment")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=SECONDS)
-    python = folder / "bin" / "python"
-    (site,) = folder.glob("lib/python3*/site-packages")
-    here = sysconfig.get_paths()["purelib"]
-    (site / "borrowed.pth").write_text(f"import site; site.addsitedir({here!r})\n")
-    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-index", "--quiet", str(wheel)]
-    installed = subprocess.run(install, capture_output=True, text=True, timeout=SECONDS)
-    assert installed.returncode == 0, installed.stderr
-
-    def call(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, **variables}
-        command = [str(python), *words]
-        return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=SECONDS)
-
-    return call
 
 
 def test_it_is_listed_as_ready_beside_the_first_party_formats(run: Run) -> None:
