@@ -8,8 +8,10 @@ import torch
 import triton
 
 from ninfer_core.ops.linear.reference import Norm
-from ninfer_core.ops.moe.kernels.few import inner_kernel, outer_kernel, route_kernel
-from ninfer_core.ops.moe.launch import Block, Launcher, inputs_at_once, operands, padded_experts, start
+from ninfer_core.ops.moe.kernels.few import inner_kernel, outer_kernel
+from ninfer_core.ops.moe.launch import Block, inputs_at_once, operands, start
+from ninfer_core.ops.moe.pairs import PairLaunch, add_pairs, takes
+from ninfer_core.ops.moe.router import Chosen, RouterLaunch, choose
 from ninfer_core.ops.moe.weights import ExpertWeights
 
 TILE_TOKENS = 16
@@ -21,16 +23,15 @@ COUNTERS = 128 + 1024
 
 @dataclass(frozen=True, slots=True)
 class FewLaunch:
-    """Launch parameters. The router has programs of `router_rows` rows and `router_tokens` tokens, which choose
-    together; `sum_tokens` are added up at once. `dependent`: a launch may begin while the one before it ends."""
+    """Launch parameters. Row classes up to `pair_class` take `pairs` where the matrices are dense, and `inner` and
+    `outer` otherwise, where `sum_tokens` are added up at once."""
 
-    router_rows: int
-    router_tokens: int
-    router_warps: int
+    router: RouterLaunch
+    pairs: PairLaunch
+    pair_class: int
     inner: Block
     outer: Block
     sum_tokens: int
-    dependent: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,15 @@ class FewTokens:
         assert triton.cdiv(hidden, self.launch.outer.rows) <= COUNTERS - MOST_TOKENS
         y = torch.empty_like(flat)
         if tokens:
-            run = _Run(self, flat, weights, _tile_tokens(tokens, row_class), start)
-            run.all(norm, residual.reshape(flat.shape), y)
+            router = self.launch.router
+            chosen = choose(flat, weights, norm, router, self.counters)
+            given = residual.reshape(flat.shape)
+            if max(tokens, row_class) <= self.launch.pair_class and takes(weights):
+                add_pairs(chosen, weights, self.launch.pairs, router.options, given, y)
+            else:
+                run = _Run(self, chosen, weights, _tile_tokens(tokens, row_class))
+                run.inner_values()
+                run.outputs(given, y)
         return y.view(x.shape)
 
 
@@ -61,76 +69,49 @@ def _tile_tokens(tokens: int, row_class: int) -> int:
 
 
 class _Run:
-    """The temporaries of one call, and its launches in order."""
+    """The temporaries of one call in tiles, and its launches in order."""
 
-    def __init__(
-        self, few: FewTokens, x: torch.Tensor, weights: ExpertWeights, block_tokens: int, start: Launcher
-    ) -> None:
-        self._start = start
-        # An option that only the launcher of CUDA knows.
-        pdl = {"launch_pdl": True} if few.launch.dependent else {}
-        self._dependent: dict[str, object] = {"DEPENDENT": few.launch.dependent, **pdl}
-        self._launch, self._counters = few.launch, few.counters
-        self._x, self._weights, self._block_tokens = x, weights, block_tokens
-        self._tokens, self._hidden = x.shape
+    def __init__(self, few: FewTokens, chosen: Chosen, weights: ExpertWeights, block_tokens: int) -> None:
+        self._launch, self._counters, self._dependent = few.launch, few.counters, few.launch.router.options
+        self._chosen, self._weights, self._block_tokens = chosen, weights, block_tokens
+        self._tokens, self._hidden = chosen.normed.shape
         self._experts, self._top_k = weights.router.shape[0], weights.per_token
         self._width, self._shared_width = weights.down.inputs, weights.shared_down.inputs
         self._by_expert = block_tokens * self._top_k > self._experts
         self._slots = self._experts if self._by_expert else self._tokens * self._top_k
-        device, tokens = x.device, self._tokens
-        self._normed = torch.empty_like(x)
-        self._scores = torch.empty(tokens, self._experts, device=device)
-        self._chosen = torch.empty(tokens, self._top_k, dtype=torch.int32, device=device)
-        self._shares = torch.empty(tokens, self._top_k, device=device)
-        self._openings = torch.empty(tokens, device=device)
-        self._shared_inner = x.new_empty(tokens, self._shared_width)
-        self._inner = x.new_empty(tokens * self._top_k, self._width)
-        self._parts = torch.empty(tokens * (self._top_k + 1), self._hidden, device=device)
+        tokens, like = self._tokens, chosen.normed
+        self._shared_inner = like.new_empty(tokens, self._shared_width)
+        self._inner = like.new_empty(tokens * self._top_k, self._width)
+        self._parts = torch.empty(tokens * (self._top_k + 1), self._hidden, device=like.device)
 
-    def all(self, norm: Norm, residual: torch.Tensor, y: torch.Tensor) -> None:
-        """Write residual + the layer to `y`."""
-        self._route(norm)
-        self._inner_values()
-        self._outputs(residual, y)
-
-    def _route(self, norm: Norm) -> None:
-        launch, weights = self._launch, self._weights
-        programs = triton.cdiv(self._experts, launch.router_rows) + launch.router_tokens
-        self._start(
-            route_kernel, (programs, triton.cdiv(self._tokens, launch.router_tokens)),
-            self._x, norm.weight, norm.epsilon, weights.router, weights.shared_gate,
-            self._normed, self._scores, self._chosen, self._shares, self._openings, self._counters, self._tokens,
-            HIDDEN=self._hidden, EXPERTS=self._experts, EXPERTS_PADDED=padded_experts(self._experts),
-            TOP_K=self._top_k, HIDDEN_PADDED=triton.next_power_of_2(self._hidden), BLOCK_T=launch.router_tokens,
-            BLOCK_N=launch.router_rows, CHOOSE_T=launch.router_warps, num_warps=launch.router_warps, **self._dependent,
-        )  # fmt: skip
-
-    def _inner_values(self) -> None:
+    def inner_values(self) -> None:
+        """gate ‖ up of the shared expert, and of every chosen one for the tokens that chose it."""
         block, weights = self._launch.inner, self._weights
         codes, block_scale, scale, layout = operands(weights.gate_up)
         shared_codes, shared_block_scale, shared_scale, shared_layout = operands(weights.shared_gate_up)
-        self._start(
+        start(
             inner_kernel, (triton.cdiv(2 * max(self._width, self._shared_width), block.rows), self._slots + 1),
-            self._normed, codes, block_scale, scale, shared_codes, shared_block_scale, shared_scale,
-            self._chosen, self._inner, self._shared_inner, self._tokens,
+            self._chosen.normed, codes, block_scale, scale, shared_codes, shared_block_scale, shared_scale,
+            self._chosen.experts, self._inner, self._shared_inner, self._tokens,
             HIDDEN=self._hidden, WIDTH=self._width, SHARED_WIDTH=self._shared_width, TOP_K=self._top_k,
             BY_EXPERT=self._by_expert, BLOCK_T=self._block_tokens,
             SHARED_K=inputs_at_once(block, shared_layout), SHARED_FORMAT=shared_layout,
-            **block.program(self._block_tokens, self._x, layout, shared_layout), **self._dependent,
+            **block.program(self._block_tokens, self._chosen.normed, layout, shared_layout), **self._dependent,
         )  # fmt: skip
 
-    def _outputs(self, residual: torch.Tensor, y: torch.Tensor) -> None:
+    def outputs(self, residual: torch.Tensor, y: torch.Tensor) -> None:
+        """Write residual + what the experts give to `y`."""
         block = self._launch.outer
         codes, block_scale, scale, layout = operands(self._weights.down)
         shared_codes, shared_block_scale, shared_scale, shared_layout = operands(self._weights.shared_down)
-        self._start(
+        start(
             outer_kernel, (triton.cdiv(self._hidden, block.rows), self._slots + 1),
             self._inner, codes, block_scale, scale,
             self._shared_inner, shared_codes, shared_block_scale, shared_scale,
-            self._chosen, self._shares, self._openings, self._parts, residual, y,
+            self._chosen.experts, self._chosen.shares, self._chosen.openings, self._parts, residual, y,
             self._counters, self._tokens,
             HIDDEN=self._hidden, WIDTH=self._width, SHARED_WIDTH=self._shared_width, TOP_K=self._top_k,
             BY_EXPERT=self._by_expert, BLOCK_T=self._block_tokens, BLOCK_SUM=self._launch.sum_tokens,
             SHARED_K=inputs_at_once(block, shared_layout), SHARED_FORMAT=shared_layout,
-            **block.program(self._block_tokens, self._x, layout, shared_layout), **self._dependent,
+            **block.program(self._block_tokens, self._chosen.normed, layout, shared_layout), **self._dependent,
         )  # fmt: skip

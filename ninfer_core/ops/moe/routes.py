@@ -11,19 +11,22 @@ from ninfer_core.ops.linear.select import Linear
 from ninfer_core.ops.moe.few import COUNTERS, MOST_TOKENS, FewLaunch, FewTokens
 from ninfer_core.ops.moe.launch import Block
 from ninfer_core.ops.moe.many import COUNTS, ManyLaunch, ManyTable, ManyTokens
+from ninfer_core.ops.moe.pairs import PairLaunch
+from ninfer_core.ops.moe.router import RouterLaunch
 from ninfer_core.ops.moe.weights import ExpertWeights
 
 MOST_EXPERTS = 4096
 """Experts that there are counters for."""
 
 FEW = FewLaunch(
-    router_rows=4,
-    router_tokens=2,
-    router_warps=4,
+    router=RouterLaunch(rows=4, tokens=2, warps=4, dependent=True),
+    pairs=PairLaunch(
+        inner_values=8, inner_inputs=256, inner_stages=5, inner_warps=4, outer_weights=1 << 15, outer_warps=8
+    ),
+    pair_class=8,
     inner=Block(rows=64, inputs=128, warps=4, stages=5),
     outer=Block(rows=64, inputs=128, warps=4, stages=3),
     sum_tokens=8,
-    dependent=True,
 )
 """Measured on an H200 with 256 experts of 512 · 2048, eight to a token."""
 
@@ -62,7 +65,8 @@ class ByTokens:
 
 def kernel_routes(device: torch.device, linear: Linear) -> ByTokens:
     """The routes of a device, with counters of their own there."""
-    launch = replace(FEW, dependent=device.type == "cuda")  # the interpreter runs one launch after the other
+    # The interpreter runs one launch after the other.
+    launch = replace(FEW, router=replace(FEW.router, dependent=device.type == "cuda"))
     few = FewTokens(launch, torch.zeros(COUNTERS, dtype=torch.int32, device=device))
     counters = torch.zeros(COUNTS + MOST_EXPERTS, dtype=torch.int32, device=device)
     return ByTokens(few, ManyTokens(MANY, linear, counters))

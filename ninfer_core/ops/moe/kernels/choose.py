@@ -5,8 +5,12 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-WORST: tl.constexpr = tl.constexpr(-(1 << 63))
-"""Below every key."""
+from ninfer_core.ops.kernels.order import ordered_bits, value_of
+
+WORST: tl.constexpr = tl.constexpr(-(1 << 31))
+"""Below every score that is a number."""
+LANE_EXPERTS: tl.constexpr = tl.constexpr(128)
+"""Experts whose scores a warp loads at once: four a lane."""
 
 
 @triton.jit
@@ -48,29 +52,33 @@ def choose(
     TOP_K: tl.constexpr,
     BLOCK_T: tl.constexpr,
 ):
-    """scores [BLOCK_T, EXPERTS_PADDED] float32 -> `experts` and `shares` [tokens, TOP_K] of these tokens.
+    """scores [all tokens, EXPERTS] float32 -> `experts` and `shares` [all tokens, TOP_K] of `tokens` [BLOCK_T].
 
-    A score and its expert become one integer in the order of the contract, so that no two are equal. The share is the
-    softmax over the chosen scores, which is what dividing the probabilities by their sum comes to. Returns the experts,
-    their places in `experts`, and which of these there are.
+    Of equal scores the lower expert is first. The share is the softmax over the chosen scores, which is what dividing
+    the probabilities by their sum comes to. Returns the experts, their places in `experts`, and which of these there
+    are. With as many warps as tokens, one has all scores of a token, and the search needs nothing of the others.
     """
     TOP_PADDED: tl.constexpr = triton.next_power_of_2(TOP_K)
-    expert = tl.arange(0, EXPERTS_PADDED)
-    bits = (scores + 0.0).to(tl.int32, bitcast=True)  # + 0.0 turns -0.0 into 0.0
-    ordered = tl.where(bits >= 0, bits, bits ^ 0x7FFFFFFF).to(tl.int64)
-    keys = (ordered << 32) | (EXPERTS_PADDED - 1 - expert).to(tl.int64)[None, :]
-    keys = tl.where((expert < EXPERTS)[None, :], keys, WORST)
+    GROUPS: tl.constexpr = EXPERTS_PADDED // LANE_EXPERTS
+    group = tl.arange(0, GROUPS)[None, :, None]
+    expert = group * LANE_EXPERTS + tl.arange(0, LANE_EXPERTS)[None, None, :]
+    there = expert < EXPERTS
+    place = scores + tokens[:, None, None] * EXPERTS + expert
+    # Past the cache of the multiprocessor: other programs of the launch may have written them.
+    score = tl.load(place, mask=tokens_live[:, None, None] & there, other=0.0, cache_modifier=".cg")
+    # 32-bit integers, whose maximum a warp finds in one instruction.
+    ordered = tl.where(there, ordered_bits(score), WORST)
     places = tl.arange(0, TOP_PADDED)
     chosen = tl.zeros([BLOCK_T, TOP_PADDED], tl.int32)
     best = tl.full([BLOCK_T, TOP_PADDED], float("-inf"), tl.float32)
     for place in tl.static_range(TOP_K):
-        key = tl.max(keys, 1)
-        keys = tl.where(keys == key[:, None], WORST, keys)
-        ordered = (key >> 32).to(tl.int32)
-        value = tl.where(ordered >= 0, ordered, ordered ^ 0x7FFFFFFF).to(tl.float32, bitcast=True)
+        highest = tl.max(tl.max(ordered, 1), 1)
+        candidates = tl.where(ordered == highest[:, None, None], expert, EXPERTS_PADDED)
+        first = tl.min(tl.min(candidates, 1), 1)
+        ordered = tl.where(expert == first[:, None, None], WORST, ordered)
         here = (places == place)[None, :]
-        chosen = tl.where(here, (EXPERTS_PADDED - 1 - (key & 0x7FFFFFFF)).to(tl.int32)[:, None], chosen)
-        best = tl.where(here, value[:, None], best)
+        chosen = tl.where(here, first[:, None], chosen)
+        best = tl.where(here, value_of(highest)[:, None], best)
     share = tl.exp(best - tl.max(best, 1)[:, None])
     offsets = tokens[:, None] * TOP_K + places[None, :]
     mask = tokens_live[:, None] & (places < TOP_K)[None, :]

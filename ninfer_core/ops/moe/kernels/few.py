@@ -92,13 +92,9 @@ def route_kernel(
             x, norm_weight, epsilon, router, scores, row, first, last, HIDDEN, HIDDEN_PADDED, EXPERTS, DEPENDENT
         )
         if is_last(counters + tile, ROUTERS):
-            expert = tl.arange(0, EXPERTS_PADDED)
             for start in range(first, last, CHOOSE_T):
                 token = start + tl.arange(0, CHOOSE_T)
-                mask = (token < last)[:, None] & (expert < EXPERTS)[None, :]
-                place = scores + token[:, None] * EXPERTS + expert[None, :]
-                score = tl.load(place, mask=mask, other=0.0, cache_modifier=".cg")  # written by other programs
-                choose(score, token, token < last, experts, shares, EXPERTS, EXPERTS_PADDED, TOP_K, CHOOSE_T)
+                choose(scores, token, token < last, experts, shares, EXPERTS, EXPERTS_PADDED, TOP_K, CHOOSE_T)
     else:
         wait_for_launches(DEPENDENT)
         index = first + program - ROUTERS

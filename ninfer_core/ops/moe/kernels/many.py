@@ -57,15 +57,13 @@ def choose_kernel(
     ranks [tokens, TOP_K] are the places of the pairs within their groups, offsets [EXPERTS + 1] where the groups
     start. `arrived` and `counts` [EXPERTS] are zero before and after."""
     token = tl.program_id(0) * BLOCK_T + tl.arange(0, BLOCK_T)
-    expert = tl.arange(0, EXPERTS_PADDED)
-    mask = (token < tokens)[:, None] & (expert < EXPERTS)[None, :]
-    score = tl.load(scores + token[:, None] * EXPERTS + expert[None, :], mask=mask, other=0.0)
     chosen, places, mask = choose(
-        score, token, token < tokens, experts, shares, EXPERTS, EXPERTS_PADDED, TOP_K, BLOCK_T
+        scores, token, token < tokens, experts, shares, EXPERTS, EXPERTS_PADDED, TOP_K, BLOCK_T
     )  # fmt: skip
     rank = tl.atomic_add(counts + chosen, 1, mask=mask, sem="relaxed")
     tl.store(ranks + places, rank, mask=mask)
     if is_last(arrived, tl.num_programs(0)):
+        expert = tl.arange(0, EXPERTS_PADDED)
         count = tl.load(counts + expert, mask=expert < EXPERTS, other=0, cache_modifier=".cg")
         tl.store(offsets + 1 + expert, tl.cumsum(count, 0), mask=expert < EXPERTS)
         tl.store(offsets, 0)

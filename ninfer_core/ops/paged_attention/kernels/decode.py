@@ -50,7 +50,7 @@ def attend_splits(
     DEPENDENT: tl.constexpr,
 ):
     head, split, row = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    length = tl.load(lengths + row).to(tl.int32)
+    length = tl.load(lengths + row, cache_modifier=".cg").to(tl.int32)
     context = length + COLUMNS
     split_tokens = split_tokens_of(context, SPLITS, PAGE_TOKENS)
     begin = split * split_tokens
@@ -137,7 +137,7 @@ def combine(
 ):
     """One program for a head of a column: its splits, weighted by what each has seen, then transform and gate."""
     head, column, row = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    context = tl.load(lengths + row).to(tl.int32) + COLUMNS
+    context = tl.load(lengths + row, cache_modifier=".cg").to(tl.int32) + COLUMNS
     split_tokens = split_tokens_of(context, SPLITS, PAGE_TOKENS)
     split = tl.arange(0, SPLITS)
     used = split * split_tokens < context
