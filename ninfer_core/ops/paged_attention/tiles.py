@@ -2,6 +2,8 @@
 
 With 24 query heads on 4 KV heads of 256 elements: a round over 65,536 tokens reads bf16 pages at 3.99 TB/s (one row)
 and 4.45 TB/s (eight), fp8 pages at 3.07 and 3.34 TB/s; over 128 tokens its three launches take 6.2 microseconds.
+A round of 4 columns over 8,000 tokens takes 16 microseconds (one row) and 98 (eight), over fp8 pages 31 and 121; of 8
+columns 28 and 123, over fp8 pages 55 and 203.
 A chunk of 8,192 columns runs at 476 TFLOP/s, over fp8 pages at 471 with their unpacking.
 """
 
@@ -12,6 +14,10 @@ from dataclasses import dataclass
 from ninfer_core.api.kv import KVLayout
 from ninfer_core.ops.paged_attention.route import AttentionShape
 from ninfer_core.ops.workspace.paged_attention import is_narrow, most_splits
+
+
+FEW_QUERIES = 64
+"""Queries of a round on one KV head up to which narrow formats take 4 warps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +49,19 @@ class PrefillTiles:
 
 def decode_tiles(shape: AttentionShape, layout: KVLayout) -> DecodeTiles:
     """A row of 16-bit elements keeps the memory busy with one program on each multiprocessor. Narrower ones have more
-    arithmetic for a byte and take two to hide the waiting of each other."""
+    arithmetic for a byte and take two to hide the waiting of each other, unless there are a few columns: what splits
+    leave is as much as they read then."""
     pages = -(-shape.max_context // shape.page_tokens)
     splits = most_splits(kv_heads=shape.kv_heads, columns=shape.decode_columns)
-    splits = splits if is_narrow(layout.bytes, shape.head_dim) else max(1, splits // 2)
+    narrow = is_narrow(layout.bytes, shape.head_dim)
+    few = shape.decode_columns > 1 and shape.decode_columns * shape.group <= FEW_QUERIES
+    splits = splits if narrow and not few else max(1, splits // 2)
     many = shape.decode_columns * shape.group > 32  # queries lie in shared memory then, beside the tiles
     return DecodeTiles(
         splits=min(splits, 1 << (pages - 1).bit_length()),
         tokens=64,
         stages=2 if many else 3,
-        warps=8 if many else 4,
+        warps=8 if many and not (narrow and few) else 4,
         prepare_warps=1,
         combine_warps=4,
     )
