@@ -15,7 +15,6 @@ from ninfer_core.api.kv import KVLayout
 from ninfer_core.ops.paged_attention.route import AttentionShape
 from ninfer_core.ops.workspace.paged_attention import is_narrow, most_splits
 
-
 FEW_QUERIES = 64
 """Queries of a round on one KV head up to which narrow formats take 4 warps."""
 
