@@ -4,7 +4,7 @@ A row's context is the positions [0, L); of it a ring keeps the last R = ring to
 block's columns have the positions L + i, and their keys and values are not kept.
 
     store:   ring[layer, slot, head, p mod R] = (key, value) of column i at p = first + i,
-             for columns i with counts − R <= i < counts
+             for columns i with counts − R <= i < counts and p >= 0
     attend:  y[i, h] = softmax( scale · q[i, h] · k ) · v   over the keys and values of head h // group that column i
              sees: the context at p with p >= 0, p >= L − R and, where there is a window, L + i − p < window; and the
              block's column j, where j <= i or the block is not causal;   group = query_heads / kv_heads
@@ -18,7 +18,7 @@ block's columns have the positions L + i, and their keys and values are not kept
                  then keys, then values, not normed
     norms        `ninfer_core.api.HeadNorms`; rotation `ninfer_core.api.Rotation` of the columns, pairs <= head_dim / 2
     slots        [rows] int64, all different
-    first        [rows] int64: the position of the first column that is stored
+    first        [rows] int64: the position of the first column
     counts       [rows] int64, 0..columns
     lengths      [rows] int64: L
     y            [rows, columns, query_heads * head_dim]           activation dtype; scores, softmax and sums in float32

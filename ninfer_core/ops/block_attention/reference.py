@@ -30,7 +30,7 @@ class ReferenceBlockAttention:
         # The last `last` columns of those that are kept, and some in front of them or behind them in their place.
         begin = (counts - last).clamp(min=0)
         column = begin.unsqueeze(1) + torch.arange(last, device=counts.device)  # [rows, last]
-        meant = (column < counts.unsqueeze(1))[:, :, None, None]
+        meant = ((column < counts.unsqueeze(1)) & (first.unsqueeze(1) + column >= 0))[:, :, None, None]
         row = torch.arange(stored.shape[0], device=counts.device).unsqueeze(1)
         index = (first.unsqueeze(1) + column) % size
         cos, sin = rotation.cos[row, column], rotation.sin[row, column]

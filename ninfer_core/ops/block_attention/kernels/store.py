@@ -8,7 +8,7 @@ import triton.language as tl
 from ninfer_core.ops.paged_attention.kernels.prepare import normed_and_rotated
 
 
-@triton.jit(do_not_specialize=["columns", "layers"])
+@triton.jit(do_not_specialize=["columns", "layers", "first_stride"])
 def store_columns(
     stored,  # [rows, columns, layers, 2, KV_HEADS, HEAD_DIM]
     key_norms,  # [layers, HEAD_DIM]
@@ -21,6 +21,7 @@ def store_columns(
     ring,
     slots,
     first,
+    first_stride,
     counts,
     columns,
     layers,
@@ -35,7 +36,9 @@ def store_columns(
     layer, head = part // KV_HEADS, part % KV_HEADS
     column = tl.program_id(1) * TOKENS + tl.arange(0, TOKENS)
     count = tl.load(counts + row).to(tl.int32)
-    inside = (column < count) & (column >= count - ring)  # what earlier columns left would be written over
+    position = tl.load(first + row * first_stride) + column
+    inside = (column < tl.minimum(count, columns)) & (column >= count - ring)  # earlier ones would be written over
+    inside = inside & (position >= 0)
     token = row * columns + column
     source = (token.to(tl.int64) * layers + layer) * (2 * KV_HEADS) + head
     element = tl.arange(0, HEAD_DIM)
@@ -45,7 +48,7 @@ def store_columns(
     value = tl.load(
         stored + (source + KV_HEADS)[:, None] * HEAD_DIM + element[None, :], mask=inside[:, None], other=0.0
     )
-    entry = ((tl.load(first + row) + column) % ring).to(tl.int64)
+    entry = (tl.maximum(position, 0) % ring).to(tl.int64)
     place = layer.to(tl.int64) * layer_stride + tl.load(slots + row) * slot_stride
     place += (head * ring + entry) * HEAD_DIM
     there = place[:, None] + element[None, :]
