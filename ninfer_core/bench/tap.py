@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from ninfer_core.api.errors import StartFailed
-from ninfer_core.api.model import ForwardBatch, Model, ObservableModel
+from ninfer_core.api.model import ForwardBatch, Model
+from ninfer_core.program.observation import observable
 
 OnLayer = Callable[[int, torch.Tensor], None]
 
@@ -42,9 +42,7 @@ class LogitsTap:
     def _prefill(self, batch: ForwardBatch) -> torch.Tensor:
         if self._on_layer is None:
             return self._model.prefill(batch)
-        if not isinstance(self._model, ObservableModel):
-            raise StartFailed(f"{type(self._model).__name__} has no prefill_observed: its layers cannot be checked")
-        return self._model.prefill_observed(batch, self._on_layer)
+        return observable(self._model).prefill_observed(batch, self._on_layer)
 
     @contextmanager
     def observed(self, on_layer: OnLayer) -> Iterator[None]:

@@ -52,8 +52,13 @@ class ObservedModel:
         return self._model.logits(hidden)
 
 
-def observed(model: Model) -> ObservedModel:
-    """Raises StartFailed for a model that cannot be looked into."""
+def observable(model: Model) -> ObservableModel:
+    """`model` itself. Raises StartFailed for one that cannot be looked into."""
     if not isinstance(model, ObservableModel):
         raise StartFailed(f"{type(model).__name__} has no prefill_observed, so that its layers cannot be looked at")
-    return ObservedModel(model)
+    return model
+
+
+def observed(model: Model) -> ObservedModel:
+    """Raises as `observable` does."""
+    return ObservedModel(observable(model))
