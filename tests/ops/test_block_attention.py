@@ -150,3 +150,26 @@ def test_nothing_else_is_written(route: tuple[BlockAttention, torch.device]) -> 
 def test_who_asks_gets_the_reference() -> None:
     assert isinstance(select(torch.device("cpu"), "auto"), ReferenceBlockAttention)
     assert isinstance(select(torch.device("cuda"), "reference"), ReferenceBlockAttention)
+
+
+def test_columns_before_the_beginning_are_not_kept(route: tuple[BlockAttention, torch.device]) -> None:
+    """As a round shows them of a row that has none. `first` is a view with strides, as positions have them."""
+    attention, device = route
+    ring = Ring(*(torch.full((1, SLOTS, 2, 8, HEAD_DIM), float("nan"), device=device) for _ in range(2)))
+    positions = torch.tensor([[-2, -1, 0, 1], [5, 6, 7, 8]], device=device)
+    angles = rotation(positions.cpu())
+    attention.store(
+        ring,
+        torch.randn(2, 4, 1, 2, 2, HEAD_DIM).to(device),
+        torch.zeros(1, HEAD_DIM).to(device),
+        EPSILON,
+        Rotation(angles.cos.to(device), angles.sin.to(device)),
+        torch.tensor([0, 3], device=device),
+        positions[:, 0],
+        torch.tensor([3, 4], device=device),
+    )
+    written = torch.zeros(SLOTS, 8, dtype=torch.bool)
+    written[0, 0] = True
+    written[3, [5, 6, 7, 0]] = True
+    for pool in (ring.keys, ring.values):
+        assert torch.equal(~pool[0].isnan().any(dim=(1, 3)).cpu(), written)

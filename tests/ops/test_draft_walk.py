@@ -42,7 +42,7 @@ class Case:
         def there(value: object) -> object:
             if isinstance(value, Codebooks):
                 return Codebooks(value.predecessor.to(device), value.successor.to(device))
-            return value.to(device) if isinstance(value, torch.Tensor) else value
+            return value.to(device) if isinstance(value, torch.Tensor) else value  # strides stay
 
         made = walk(*(there(getattr(self, name)) for name in self.__slots__))
         return Walk(made.token_ids.cpu(), made.law_ids.cpu(), made.probabilities.cpu())
@@ -90,7 +90,8 @@ def case(
         transform=LogitTransform(**transform),
         anchors=torch.randint(0, VOCABULARY, (rows,)),
         positions=torch.randint(0, 5000, (rows, 1)) + torch.arange(drafts),
-        temperature=torch.tensor([0.0, 0.7, 1.0, 2.5])[torch.arange(rows) % 4],
+        # A view with strides, as the settings of slots are kept.
+        temperature=torch.tensor([[0.0, 9.0], [0.7, 9.0], [1.0, 9.0], [2.5, 9.0]])[torch.arange(rows) % 4][:, 0],
         seeds=torch.randint(-(1 << 62), 1 << 62, (rows,)),
     )
 
