@@ -144,12 +144,12 @@ class DrafterConformance:
     @pytest.fixture(scope="class")
     @classmethod
     def drafting(cls) -> Iterator[Stage]:
-        yield from _stage(cls.artifact, {"spec": cls.plugin, **cls.options})
+        yield from staged(cls.artifact, {"spec": cls.plugin, **cls.options})
 
     @pytest.fixture(scope="class")
     @classmethod
     def plain(cls) -> Iterator[Stage]:
-        yield from _stage(cls.artifact, {})
+        yield from staged(cls.artifact, {})
 
     def test_it_says_how_much_it_drafts(self, drafting: Stage) -> None:
         able = self._hook(drafting, "ninfer_spec_draft_tokens", header=drafting.header)
@@ -209,7 +209,8 @@ class DrafterConformance:
         return getattr(hook, name)(**given)
 
 
-def _stage(artifact: str | None, options: dict[str, Any]) -> Iterator[Stage]:
+def staged(artifact: str | None, options: Mapping[str, Any]) -> Iterator[Stage]:
+    """A program of a plan with these options, as long as it is wanted. The artifact is that of DrafterConformance."""
     registry, device = PluginRegistry.discover(), torch.device("cpu")
     opened = tiny_artifact() if artifact is None else open_artifact(artifact, registry)
     header = opened.header
