@@ -68,6 +68,16 @@ def test_pages_and_their_edges(kernel_device: torch.device, name: str, kind: str
 
 
 @NAMES
+@pytest.mark.parametrize("length", [5, 62])
+def test_what_comes_behind_a_column_changes_nothing_of_it(kernel_device: torch.device, name: str, length: int) -> None:
+    """Bit for bit, however large it is: drafts are compared with what would have come without them."""
+    case = make(name, kernel_device, [length], 3)
+    first = check(case, "decode", kernel_device)[:, :2].clone()
+    case.projected[:, 2] *= 37.0
+    assert torch.equal(check(case, "decode", kernel_device)[:, :2], first)
+
+
+@NAMES
 @KINDS
 def test_rows_of_different_lengths(kernel_device: torch.device, name: str, kind: str) -> None:
     check(make(name, kernel_device, [130, 0, 63], 2), kind, kernel_device)

@@ -28,6 +28,13 @@ def lane_of(pointers, lane, HEAD_DIM: tl.constexpr, LANES: tl.constexpr):
 
 
 @triton.jit
+def whole_power(factor):
+    """factor, a positive float32 -> the least power of two from it on; zero stays zero."""
+    bits = factor.to(tl.int32, bitcast=True)
+    return ((bits + 0x007FFFFF) & 0x7F800000).to(tl.float32, bitcast=True)
+
+
+@triton.jit
 def tile(
     query0,  # [queries, HEAD_DIM / KEY_LANES] in DTYPE
     query1,
@@ -43,7 +50,8 @@ def tile(
     total,  # [queries]
     sums0,  # [queries, HEAD_DIM / VALUE_LANES], in units of `unit`
     sums1,
-    unit,  # the largest row factor of values so far: weights are brought to at most 1 before they are rounded
+    unit,  # the largest row factor of values so far, and up to a power of two: weights are brought to at most 1 before
+    # they are rounded. Columns behind a query have a say in it, and a power of two changes none of its roundings
     HEAD_DIM: tl.constexpr,
     DTYPE: tl.constexpr,
     KEY_LOAD: tl.constexpr,
@@ -71,7 +79,7 @@ def tile(
     kept = tl.exp2(peak - new_peak)
     total = total * kept + tl.sum(weights, axis=1)
     if VALUE_SCALE is not None:
-        new_unit = tl.maximum(unit, tl.max(value_factor, axis=0))
+        new_unit = tl.maximum(unit, whole_power(tl.max(value_factor, axis=0)))
         kept = kept * (unit / new_unit)
         weights = weights * (value_factor / new_unit)[None, :]
         unit = new_unit
