@@ -63,10 +63,7 @@ def convert_directory(
     """
     begun = time.monotonic()
     _check_names(source, output)
-    stored = _opened(source, draft, registry)
-    family = _only_family(registry, stored.header)
-    handle = stored if weights is None else _encoded(stored, family, weights)
-    _check(handle.header, family)
+    family, handle = _checked(_opened(source, draft, registry), registry, weights)
     total = handle.weight_bytes + sum(map(len, handle.header.resources.values()))
     _check_space(output, total)
     identity = msgspec.structs.replace(
@@ -109,6 +106,16 @@ def stored_groups(header: ArtifactHeader, inventory: Sequence[TensorSpec]) -> fr
     """The groups of which the artifact holds at least one tensor, and `text`, which no model goes without."""
     names = {spec.name for spec in header.tensors}
     return frozenset({REQUIRED_GROUP, *(spec.group for spec in inventory if spec.name in names)})
+
+
+def _checked(
+    stored: ArtifactHandle, registry: PluginRegistry, weights: WeightsFormat | None
+) -> tuple[LoadedPlugin, ArtifactHandle]:
+    """Whose it is, and the artifact in the form that is wanted."""
+    family = _only_family(registry, stored.header)
+    handle = stored if weights is None else _encoded(stored, family, weights)
+    _check(handle.header, family)
+    return family, handle
 
 
 def _encoded(handle: ArtifactHandle, family: LoadedPlugin, weights: WeightsFormat) -> ArtifactHandle:

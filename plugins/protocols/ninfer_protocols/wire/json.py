@@ -60,7 +60,8 @@ def convert(value: dict[str, Any], record: type[Record], where: str = "") -> Rec
     `invalid_type` that names the field."""
     if not any(map(_is_long, value.values())):
         # Before the fields are asked for: finding out their types takes longer than all the rest.
-        return _converted(value, record, where)
+        short: Record = _converted(value, record, where)
+        return short
     long = {field.name: field for field in msgspec.structs.fields(record) if _is_long(value.get(field.encode_name))}
     without = value | {field.encode_name: [] for field in long.values()}
     converted: Record = _converted(without, record, where)
