@@ -42,7 +42,7 @@ def ask(base_url: str, items: list[Item], concurrency: int) -> list[Outcome]:
 
 @pytest.mark.contract("EXEC-2", "GEN-8")
 def test_eight_clients_get_the_texts_of_one_at_a_time(base_url: str) -> None:
-    items = list(held_out_items(1, "low"))
+    items = list(held_out_items(1, "low"))[::2]
     together, alone = (ask(base_url, items, concurrency) for concurrency in (8, 1))
     assert [(outcome.said, outcome.called) for outcome in together] == [(each.said, each.called) for each in alone]
     assert sum(outcome.right for outcome in alone) >= len(items) - 1
