@@ -5,7 +5,7 @@
 Rounds are timed at acceptances that are asked for, since dummy weights agree with no drafter; each run is checked
 against `--kernels reference` before it is written. Prints, for every number of rows, the time of a round over that of a
 step of the campaign's own run, the acceptance at which both give as many tokens a second, and tokens a second at each
-acceptance. NAMEs choose runs; none is all of them. The exit code is 1 when a check failed.
+acceptance; the table is written beside the runs too. NAMEs choose runs; none is all of them. The exit code is 1 when a check failed.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from ninfer_core.bench.synthetic import expected_tokens
 from ninfer_core.cli.table import table
 
 RESULTS = Path(__file__).parent / "results"
+TABLE = "speculation.txt"
 CONTEXT = 128
 SIZES = "--max-concurrency 8 --max-context 2048 --kv-capacity 16384"
-CASES = "--batches 1,4,8 --contexts 128 --prompts 1k --chunks 1k --rounds 24"
+CASES = "--batches 1,4,8 --contexts 128 --prompts 1k --chunks 1k --rounds 16"
 ACCEPTANCES = "--synthetic-acceptance 0,0.5,0.7,0.8,0.9,1"
 MODEL = f"dummy:qwen3.8-27b {SIZES} {CASES}"
 FP8 = "--weights fp8 --kv-dtype fp8"
@@ -117,7 +118,10 @@ def main() -> int:
         if all(found):
             drafted, plain = (load(paths)[-1] for paths in found)
             lines.extend(rows_of(name, drafted, plain))
-    print(table(HEADINGS, lines))
+    written = table(HEADINGS, lines)
+    print(written)
+    if lines:
+        (arguments.output / TABLE).write_text(written + "\n")
     return 0 if passed else 1
 
 
