@@ -5,7 +5,8 @@
 Rounds are timed at acceptances that are asked for, since dummy weights agree with no drafter; each run is checked
 against `--kernels reference` before it is written. Prints, for every number of rows, the time of a round over that of a
 step of the campaign's own run, the acceptance at which both give as many tokens a second, and tokens a second at each
-acceptance; the table is written beside the runs too. NAMEs choose runs; none is all of them. The exit code is 1 when a check failed.
+acceptance; the table is written beside the runs too. NAMEs choose runs; none is all of them. The exit code is 1 when a
+check failed.
 """
 
 from __future__ import annotations
