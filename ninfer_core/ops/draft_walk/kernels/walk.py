@@ -8,7 +8,7 @@ import triton.language as tl
 
 from ninfer_core.ops.sample import Purpose
 from ninfer_core.ops.sample.kernels.groups import best_tokens, store_maxima
-from ninfer_core.ops.sample.kernels.keys import id_of, keys_of, value_of
+from ninfer_core.ops.sample.kernels.keys import id_of, keys_of, logits_at, value_of
 from ninfer_core.ops.sample.kernels.law import pick, uniform_of
 
 DRAFT: tl.constexpr = tl.constexpr(int(Purpose.DRAFT))
@@ -20,7 +20,8 @@ def logit_maxima(logits, logits_stride, maxima, proposed, blocks, GROUP: tl.cons
     row = tl.program_id(1).to(tl.int64)
     block = tl.program_id(0)
     ids = (block * BLOCK + tl.arange(0, BLOCK))[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
-    keys = keys_of(logits + row * logits_stride, None, ids, ids < proposed, 0.0, 0.0, 0, None, 0)
+    value = logits_at(logits + row * logits_stride, ids, ids < proposed)
+    keys = keys_of(value, None, ids, ids < proposed, 0.0, 0.0, 0, None, 0)
     store_maxima(keys, maxima + row * blocks * (BLOCK + 1), block, blocks, BLOCK)
 
 

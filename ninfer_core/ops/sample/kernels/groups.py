@@ -10,7 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ninfer_core.ops.sample.kernels.keys import NOTHING, best_of, id_of, keys_of
+from ninfer_core.ops.sample.kernels.keys import NOTHING, best_of, id_of, keys_of, logits_at
 from ninfer_core.ops.sample.kernels.law import settings_of
 
 SMALL: tl.constexpr = tl.constexpr(16)
@@ -54,24 +54,17 @@ def row_maxima(
 ):
     """The maxima of one block of one row."""
     row = tl.program_id(1).to(tl.int64)
+    block = tl.program_id(0)
+    ids = (block * BLOCK + tl.arange(0, BLOCK))[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
+    inside = ids < token_domain
+    value = logits_at(logits + row * logits_stride, ids, inside)  # under way while settings are read
     slot = tl.load(slots + row // columns)
     _, _, _, presence, frequency, counted = settings_of(numbers, slot, token_domain)
     before, drafted = drafts, 0
     if drafts is not None:
         before, drafted = drafted_before(drafts, draft_counts, row, columns)
-    block = tl.program_id(0)
-    ids = (block * BLOCK + tl.arange(0, BLOCK))[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
-    keys = keys_of(
-        logits + row * logits_stride,
-        counts + slot * counts_stride,
-        ids,
-        ids < token_domain,
-        presence,
-        frequency,
-        counted,
-        before,
-        drafted,
-    )
+    of_slot = counts + slot * counts_stride
+    keys = keys_of(value, of_slot, ids, inside, presence, frequency, counted, before, drafted)
     store_maxima(keys, maxima + row * blocks * (BLOCK + 1), block, blocks, BLOCK)
 
 
@@ -96,7 +89,8 @@ def _refined(
     part = tl.arange(0, WHOLE // PART) * PART
     ids = first[:, None, None] + part[None, :, None] + tl.arange(0, PART)[None, None, :]
     present = (best != NOTHING)[:, None, None] & (ids < token_domain)
-    keys = keys_of(logits, counts, ids, present, presence, frequency, counted, drafts, drafted)
+    value = logits_at(logits, ids, present)
+    keys = keys_of(value, counts, ids, present, presence, frequency, counted, drafts, drafted)
     keys = tl.max(keys, axis=2)
     return best_of(tl.reshape(keys, [RANKS * (WHOLE // PART)]), wanted, RANKS)
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from ninfer_core.ops.kernels.order import ordered_bits, value_of_bits
+
 NOTHING: tl.constexpr = tl.constexpr(-(1 << 63))
 """Below every key: where there is no token."""
 LAST_ID: tl.constexpr = tl.constexpr(0x7FFFFFFF)
@@ -16,11 +18,16 @@ LAST_ID: tl.constexpr = tl.constexpr(0x7FFFFFFF)
 
 
 @triton.jit
-def keys_of(logits, counts, ids, wanted, presence, frequency, counted, drafts, drafted):
-    """Keys of the tokens `ids` of one row, NOTHING where not `wanted`. Greater is better, the lower id of equals.
-    Counters are read for ids below `counted`; if there are any, the first `drafted` of `drafts` are added. `counts` and
-    `drafts` may be None."""
-    value = tl.load(logits + ids, mask=wanted, other=0.0).to(tl.float32)
+def logits_at(logits, ids, wanted):
+    """float32 of the tokens `ids` of one row, where `wanted`."""
+    return tl.load(logits + ids, mask=wanted, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def keys_of(value, counts, ids, wanted, presence, frequency, counted, drafts, drafted):
+    """Keys of the tokens `ids` of one row with logits `value`, NOTHING where not `wanted`. Greater is better, the lower
+    id of equals. Counters are read for ids below `counted`; if there are any, the first `drafted` of `drafts` are
+    added. `counts` and `drafts` may be None."""
     if counts is not None:
         count = tl.load(counts + ids, mask=wanted & (ids < counted), other=0)
         if drafts is not None:
@@ -35,9 +42,7 @@ def keys_of(logits, counts, ids, wanted, presence, frequency, counted, drafts, d
 @triton.jit
 def packed(value, ids, wanted):
     """Keys of tokens `ids` with float32 values, NOTHING where not `wanted`."""
-    bits = (value + 0.0).to(tl.int32, bitcast=True)  # + 0.0 turns -0.0 into 0.0
-    ordered = tl.where(bits >= 0, bits, bits ^ 0x7FFFFFFF).to(tl.int64)
-    return tl.where(wanted, (ordered << 32) | (ids ^ LAST_ID).to(tl.int64), NOTHING)
+    return tl.where(wanted, (ordered_bits(value).to(tl.int64) << 32) | (ids ^ LAST_ID).to(tl.int64), NOTHING)
 
 
 @triton.jit
@@ -48,9 +53,7 @@ def id_of(key):
 @triton.jit
 def value_of(key):
     """float32 of a key."""
-    ordered = (key >> 32).to(tl.int32)
-    bits = tl.where(ordered >= 0, ordered, ordered ^ 0x7FFFFFFF)
-    return bits.to(tl.float32, bitcast=True)
+    return value_of_bits((key >> 32).to(tl.int32))
 
 
 @triton.jit
