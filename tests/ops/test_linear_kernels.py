@@ -20,7 +20,7 @@ from ninfer_core.ops.linear import (
     encode_nvfp4,
     select,
 )
-from ninfer_core.ops.linear.tiles import H200, ROW_CLASSES, Tile
+from ninfer_core.ops.linear.tiles import H200, ROW_CLASSES, Kind, Tile, class_for
 from ninfer_core.testing.tolerances import BF16_OPERATION, FP32_OPERATION, Tolerance
 
 
@@ -37,6 +37,7 @@ FORMATS: dict[str, Callable[[torch.Tensor], Matrix]] = {
     "nvfp4": encode_nvfp4,
 }
 EPSILON = 1e-6
+KINDS: tuple[Kind, ...] = ("gated", "narrow", "wide")
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +116,10 @@ def test_every_class_at_its_edges(
     tolerance.check(whole, expected(x, matrix, norm, residual, gated=False))
     for rows in (1, row_class - 1):
         part = linear(x[-rows:], matrix, row_class, norm=norm, residual=residual[-rows:])
-        assert torch.equal(part, whole[-rows:])
+        if kernel_device.type == "cuda":
+            assert torch.equal(part, whole[-rows:])
+        else:  # the interpreter's products depend on the shape of a tile and on the place in it
+            tolerance.check(part, whole[-rows:].double())
 
 
 @pytest.mark.parametrize("fused", ["", "norm residual", "gated"])
@@ -132,19 +136,29 @@ def test_programs_share_the_inputs_of_few_outputs(
     assert torch.equal(linear(x, matrix, 24, norm=given_norm, residual=given, gated=gated), once)
 
 
+def test_few_rows_of_a_large_class_run_in_the_smallest_that_adds_alike() -> None:
+    for form, row_class in H200:
+        for kind in KINDS:
+            assert class_for(H200, form, kind, row_class, row_class) == row_class
+            found = class_for(H200, form, kind, 3, row_class)
+            if form != "nvfp4" or row_class <= 32:
+                assert found == 8
+            else:  # another order of additions
+                assert found > 32
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_programs_that_no_block_of_inputs_is_left_for_add_nothing(
     kernel_device: torch.device, dtype: torch.dtype, tolerance: Tolerance, form: str
 ) -> None:
     from ninfer_core.ops.linear.few import linear_few_rows
 
-    # Three blocks among five programs, or 65 among sixteen: five each, for thirteen of them.
-    block, inputs, shares = (128, 8320, 16) if form == "fp8_groups" else (1024, 2560, 5)
-    tile = Tile(16, block, 2, 1, programs=shares)
+    # Five steps of inputs among four programs, or 17 among sixteen: two each, for three or nine of them.
+    inputs, shares = (8320, 16) if form == "fp8_groups" else (2560, 4)
+    tile = Tile(16, 128 if form == "fp8_groups" else 512, 2, 1)
     x, matrix, _, _ = arguments(kernel_device, dtype, 2, inputs, 16, form)
     counters = torch.zeros(4, dtype=torch.int32, device=kernel_device)
-    assert tile.splits(inputs, 16) == shares
-    actual = linear_few_rows(x, matrix, tile, 8, counters, residual=None, gated=False)
+    actual = linear_few_rows(x, matrix, tile, shares, 8, counters, residual=None, gated=False)
     tolerance.check(actual, expected(x, matrix, None, None, gated=False))
     assert not counters.any()
 

@@ -11,6 +11,10 @@ import triton
 from ninfer_core.ops.linear.kernels.few_rows import few_rows
 from ninfer_core.ops.linear.matrix import DenseMatrix, Fp8Matrix, Matrix
 from ninfer_core.ops.linear.tiles import Form, Tile, form_of
+from ninfer_core.ops.workspace.linear import LEAST_SHARE
+
+FEW_PROGRAMS = 132
+"""Up to so many, a launch leaves most of an H200 free for the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,27 +42,29 @@ def linear_few_rows(
     x: torch.Tensor,
     matrix: Matrix,
     tile: Tile,
+    shares: int,
     row_class: int,
     counters: torch.Tensor,
     *,
     residual: torch.Tensor | None,
     gated: bool,
 ) -> torch.Tensor:
-    """x [rows, inputs], contiguous, at most `row_class` rows, a power of two -> [rows, outputs], or half as many.
+    """x [rows, inputs], or [places, rows, inputs / places] from `sort_inputs`, contiguous, at most `row_class` rows, a
+    power of two -> [rows, outputs], or half as many. `shares` programs share the inputs of a block of outputs.
 
     counters [at least blocks of outputs] int32 are zero, and are so again afterwards.
     """
-    rows, inputs = x.shape
+    rows, inputs = x.shape[-2], matrix.inputs
     width = matrix.outputs // 2 if gated else matrix.outputs
     blocks = triton.cdiv(width, tile.outputs)
-    splits = tile.splits(inputs, width)
-    assert splits == 1 or blocks <= counters.shape[0]
+    assert shares == 1 or blocks <= counters.shape[0]
+    assert LEAST_SHARE % tile.inputs == 0, "a share is so many blocks of inputs"
     y = x.new_empty(rows, width)
     given = parts(matrix)
-    sums = blocks * splits * tile.outputs * row_class * (2 if gated else 1)
-    partial = x.new_empty(sums if splits > 1 else 1, dtype=torch.float32)
+    sums = blocks * shares * tile.outputs * row_class * (2 if gated else 1)
+    partial = x.new_empty(sums if shares > 1 else 1, dtype=torch.float32)
     options: dict[str, Any] = {"num_warps": tile.warps, "launch_pdl": True} if x.is_cuda else {}
-    few_rows[(blocks, splits)](
+    few_rows[(blocks, shares)](
         x,
         given.weight,
         given.block_scale,
@@ -74,10 +80,12 @@ def linear_few_rows(
         RESIDUAL=residual is not None,
         GATED=gated,
         EVEN=inputs % tile.inputs == 0,
+        SORTED=x.dim() == 3,
+        EARLY=blocks * shares <= FEW_PROGRAMS,
         ROWS=row_class,
         OUTPUTS=tile.outputs,
         INPUTS=tile.inputs,
-        SPLITS=splits,
+        SPLITS=shares,
         STAGES=tile.stages,
         ASSEMBLY=x.dtype == torch.bfloat16,
         DEPENDENT=x.is_cuda,

@@ -40,4 +40,5 @@ def triton_route(device: torch.device) -> Linear:
     """The route of a CUDA device, which the interpreter can run too."""
     from ninfer_core.ops.linear.triton import TritonLinear
 
-    return TritonLinear(H200, torch.zeros(COUNTERS, dtype=torch.int32, device=device), MOST_ROWS)
+    counters = torch.zeros(COUNTERS, dtype=torch.int32, device=device)
+    return TritonLinear(H200, counters, MOST_ROWS)

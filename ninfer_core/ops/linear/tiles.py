@@ -18,70 +18,114 @@ ROW_CLASSES = (8, 16, 32, 64, 128)
 """Rows of x that a dot has, padding included."""
 
 
+Kind = Literal["gated", "narrow", "wide"]
+"""Matrices of gate and up, other matrices, and those of these that have `WIDE_OUTPUTS` or more."""
+SHARED_BLOCK = 64
+"""Outputs whose inputs are shared by as many programs as the table says, whatever the tile."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Outputs of a program (of gate and of up, where gated), inputs at once, blocks under way, and its warps.
-
-    Where fewer blocks of outputs than half of `programs` are there, programs share the inputs of a block, each at least
-    `LEAST_SHARE`.
-    """
+    """Outputs of a program (of gate and of up, where gated), inputs at once, blocks under way, and its warps."""
 
     outputs: int
     inputs: int
     stages: int
     warps: int
-    programs: int = 0
-
-    def splits(self, inputs: int, width: int) -> int:
-        """Programs among which the inputs of a block of outputs are shared."""
-        return max(1, min(self.programs // -(-width // self.outputs), inputs // LEAST_SHARE, MOST_SHARES))
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The tiles of one format and row class: of gate and up, of other matrices, and of those from `WIDE_OUTPUTS` on."""
+    """What one format has for each kind of matrix."""
 
     gated: Tile
     narrow: Tile
     wide: Tile
 
 
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """Programs that a launch should have of `SHARED_BLOCK` outputs each: where there are fewer, more share a block."""
+
+    gated: int
+    narrow: int
+    wide: int
+
+
 Tiles = Mapping[tuple[Form, int], Row]
 
 H200: Tiles = MappingProxyType(
     {
-        ("dense", 8): Row(Tile(32, 256, 2, 2), Tile(16, 256, 4, 1, 264), Tile(32, 128, 4, 2)),
-        ("dense", 16): Row(Tile(64, 128, 2, 4), Tile(64, 128, 3, 4, 264), Tile(64, 128, 3, 4)),
-        ("dense", 32): Row(Tile(64, 64, 3, 4), Tile(64, 128, 4, 4, 264), Tile(64, 128, 3, 4)),
-        ("dense", 64): Row(Tile(64, 64, 3, 4), Tile(64, 128, 3, 4, 264), Tile(64, 128, 3, 4)),
-        ("dense", 128): Row(Tile(64, 64, 3, 4), Tile(128, 64, 4, 8, 132), Tile(128, 64, 4, 8)),
-        ("fp8", 8): Row(Tile(64, 128, 3, 4), Tile(64, 128, 4, 4, 320), Tile(64, 256, 4, 4)),
-        ("fp8", 16): Row(Tile(64, 128, 3, 4), Tile(64, 128, 4, 4, 528), Tile(64, 256, 3, 4, 528)),
-        ("fp8", 32): Row(Tile(64, 128, 3, 4), Tile(64, 128, 4, 4, 528), Tile(64, 128, 3, 4, 528)),
-        ("fp8", 64): Row(Tile(64, 64, 3, 4), Tile(64, 128, 3, 4, 264), Tile(64, 128, 3, 4)),
-        ("fp8", 128): Row(Tile(64, 64, 3, 8), Tile(128, 128, 3, 8, 264), Tile(128, 128, 3, 8, 264)),
-        ("fp8_groups", 8): Row(Tile(64, 128, 3, 4), Tile(64, 128, 4, 4, 320), Tile(64, 128, 4, 4)),
-        ("fp8_groups", 16): Row(Tile(64, 128, 3, 4), Tile(64, 128, 4, 4, 528), Tile(64, 128, 4, 4, 528)),
-        ("fp8_groups", 32): Row(Tile(64, 128, 3, 4), Tile(64, 128, 3, 4, 528), Tile(64, 128, 3, 4, 528)),
-        ("fp8_groups", 64): Row(Tile(64, 128, 2, 8), Tile(64, 128, 2, 8, 264), Tile(64, 128, 2, 8)),
-        ("fp8_groups", 128): Row(Tile(64, 128, 2, 8), Tile(64, 128, 2, 8, 264), Tile(64, 128, 2, 8)),
-        ("nvfp4", 8): Row(Tile(64, 256, 3, 4, 816), Tile(64, 256, 4, 4, 480), Tile(64, 512, 3, 4)),
-        ("nvfp4", 16): Row(Tile(64, 128, 3, 4), Tile(64, 256, 3, 4, 528), Tile(64, 256, 3, 4, 528)),
-        ("nvfp4", 32): Row(Tile(64, 128, 3, 4), Tile(64, 128, 3, 4, 528), Tile(64, 128, 3, 4, 528)),
-        ("nvfp4", 64): Row(Tile(64, 64, 3, 4), Tile(64, 128, 3, 4, 264), Tile(64, 128, 3, 4)),
-        ("nvfp4", 128): Row(Tile(32, 64, 3, 4), Tile(64, 128, 3, 4, 264), Tile(64, 128, 3, 4)),
+        ("dense", 8): Row(Tile(32, 256, 2, 2), Tile(16, 256, 4, 1), Tile(32, 128, 4, 2)),
+        ("dense", 16): Row(Tile(64, 64, 3, 4), Tile(16, 256, 4, 1), Tile(64, 128, 3, 4)),
+        ("dense", 32): Row(Tile(64, 64, 3, 4), Tile(16, 256, 4, 1), Tile(64, 128, 3, 4)),
+        ("dense", 64): Row(Tile(64, 64, 3, 4), Tile(32, 128, 3, 2), Tile(64, 128, 3, 4)),
+        ("dense", 128): Row(Tile(64, 64, 3, 4), Tile(64, 128, 3, 4), Tile(128, 64, 4, 8)),
+        ("fp8", 8): Row(Tile(32, 256, 2, 2), Tile(32, 256, 3, 2), Tile(32, 256, 4, 2)),
+        ("fp8", 16): Row(Tile(32, 256, 2, 2), Tile(64, 256, 3, 4), Tile(64, 256, 3, 4)),
+        ("fp8", 32): Row(Tile(64, 128, 3, 4), Tile(64, 128, 4, 4), Tile(64, 128, 4, 4)),
+        ("fp8", 64): Row(Tile(64, 64, 4, 4), Tile(64, 128, 3, 4), Tile(64, 128, 4, 4)),
+        ("fp8", 128): Row(Tile(64, 64, 3, 8), Tile(128, 128, 3, 8), Tile(128, 128, 3, 8)),
+        ("fp8_groups", 8): Row(Tile(64, 128, 3, 4), Tile(64, 128, 4, 4), Tile(64, 128, 4, 4)),
+        ("fp8_groups", 16): Row(Tile(64, 128, 3, 4), Tile(64, 128, 4, 4), Tile(64, 128, 4, 4)),
+        ("fp8_groups", 32): Row(Tile(64, 128, 3, 4), Tile(64, 128, 3, 4), Tile(64, 128, 3, 4)),
+        ("fp8_groups", 64): Row(Tile(64, 128, 2, 8), Tile(64, 128, 2, 8), Tile(64, 128, 2, 8)),
+        ("fp8_groups", 128): Row(Tile(64, 128, 2, 8), Tile(64, 128, 2, 8), Tile(64, 128, 2, 8)),
+        ("nvfp4", 8): Row(Tile(32, 256, 3, 2), Tile(32, 256, 3, 2), Tile(32, 256, 4, 2)),
+        ("nvfp4", 16): Row(Tile(32, 256, 3, 2), Tile(32, 256, 3, 2), Tile(32, 256, 4, 2)),
+        ("nvfp4", 32): Row(Tile(32, 256, 3, 2), Tile(32, 256, 3, 2), Tile(32, 256, 3, 2)),
+        ("nvfp4", 64): Row(Tile(64, 128, 3, 4), Tile(64, 256, 2, 4), Tile(64, 256, 2, 4)),
+        ("nvfp4", 128): Row(Tile(32, 64, 3, 4), Tile(64, 128, 3, 4), Tile(64, 128, 3, 4)),
     }
 )
+PROGRAMS: Mapping[Form, Programs] = MappingProxyType(
+    {
+        "dense": Programs(1, 66, 1),
+        "fp8": Programs(1, 320, 1),
+        "fp8_groups": Programs(1, 320, 1),
+        "nvfp4": Programs(1, 480, 1),
+    }
+)
+"""By form alone: what a sum is made of must not depend on how many rows there are."""
 
 MOST_ROWS: Mapping[Form, int] = MappingProxyType({"dense": 128, "fp8": 32, "fp8_groups": 64, "nvfp4": 64})
 """Rows without a class, those of a short prompt, up to which the kernel for few rows is the faster one."""
 
 
-def tile_of(tiles: Tiles, matrix: Matrix, row_class: int, *, gated: bool) -> Tile:
-    row = tiles[form_of(matrix), row_class]
+def kind_of(matrix: Matrix, *, gated: bool) -> Kind:
     if gated:
-        return row.gated
-    return row.wide if matrix.outputs >= WIDE_OUTPUTS else row.narrow
+        return "gated"
+    return "wide" if matrix.outputs >= WIDE_OUTPUTS else "narrow"
+
+
+def tile_of(tiles: Tiles, form: Form, kind: Kind, row_class: int) -> Tile:
+    tile: Tile = getattr(tiles[form, row_class], kind)
+    return tile
+
+
+def shares_of(form: Form, kind: Kind, inputs: int, width: int) -> int:
+    """Programs among which the inputs of a block of outputs are shared, each at least `LEAST_SHARE`."""
+    programs: int = getattr(PROGRAMS[form], kind)
+    return max(1, min(programs // -(-width // SHARED_BLOCK), inputs // LEAST_SHARE, MOST_SHARES))
+
+
+def class_for(tiles: Tiles, form: Form, kind: Kind, rows: int, row_class: int) -> int:
+    """The smallest class that holds `rows` and gives a row the same bits as `row_class` would, itself one of them."""
+    order = _order(form, tile_of(tiles, form, kind, row_class), row_class)
+
+    def same(other: int) -> bool:
+        return _order(form, tile_of(tiles, form, kind, other), other) == order
+
+    return next(each for each in ROW_CLASSES if rows <= each and same(each))
+
+
+def _order(form: Form, tile: Tile, row_class: int) -> tuple[int, bool]:
+    """What the order of a sum depends on besides the shares. In nvfp4 the four places of words are walked block by
+    block, and the instruction of one warp has its inputs in another order than that of four warps, which 64 outputs and
+    more than the smallest class take. In other forms neither changes a bit (measured on an H200)."""
+    if form != "nvfp4":
+        return 0, False
+    return tile.inputs, tile.warps % 4 == 0 and tile.outputs % 64 == 0 and row_class > ROW_CLASSES[0]
 
 
 def form_of(matrix: Matrix) -> Form:

@@ -11,7 +11,18 @@ from ninfer_core.ops.linear.few import linear_few_rows
 from ninfer_core.ops.linear.many import linear_many_rows
 from ninfer_core.ops.linear.matrix import DenseMatrix, Matrix, Nvfp4Matrix
 from ninfer_core.ops.linear.reference import Norm, linear
-from ninfer_core.ops.linear.tiles import Form, Tiles, form_of, padded_class, tile_of
+from ninfer_core.ops.linear.sort import sort_inputs
+from ninfer_core.ops.linear.tiles import (
+    ROW_CLASSES,
+    Form,
+    Tiles,
+    class_for,
+    form_of,
+    kind_of,
+    padded_class,
+    shares_of,
+    tile_of,
+)
 from ninfer_core.ops.rms_norm.triton import rms_norm
 
 
@@ -48,11 +59,37 @@ class TritonLinear:
         elif padded is None or (row_class == 0 and rows > self.most_rows[form_of(matrix)]):
             y = linear_many_rows(flat, matrix, norm=norm, residual=flat_residual, gated=gated)
         else:
-            tile = tile_of(self.tiles, matrix, padded, gated=gated)
-            # A norm is a launch of its own: beside the products it would cost every program what it costs once here.
-            normed = flat if norm is None else rms_norm(flat, norm.weight, norm.epsilon)
-            y = linear_few_rows(normed, matrix, tile, padded, self.counters, residual=flat_residual, gated=gated)
+            y = self._few_rows(flat, matrix, padded, norm=norm, residual=flat_residual, gated=gated)
         return y.view(*x.shape[:-1], width)
+
+    def _few_rows(
+        self,
+        x: torch.Tensor,
+        matrix: Matrix,
+        row_class: int,
+        *,
+        norm: Norm | None,
+        residual: torch.Tensor | None,
+        gated: bool,
+    ) -> torch.Tensor:
+        """x [rows, inputs] -> [rows, outputs], or half as many, with the bits of `row_class`."""
+        width = matrix.outputs // 2 if gated else matrix.outputs
+        form, kind = form_of(matrix), kind_of(matrix, gated=gated)
+        fitting = class_for(self.tiles, form, kind, x.shape[0], row_class)
+        tile = tile_of(self.tiles, form, kind, fitting)
+        shares = shares_of(form, kind, matrix.inputs, width)
+        prepared = _prepared(x, form, norm, fitting)
+        return linear_few_rows(prepared, matrix, tile, shares, fitting, self.counters, residual=residual, gated=gated)
+
+
+def _prepared(x: torch.Tensor, form: Form, norm: Norm | None, row_class: int) -> torch.Tensor:
+    """x after its norm, in a launch of its own: beside the products it would cost every program what it costs once.
+
+    Codes are multiplied with a sorted x, except by the smallest class, where parting so few rows costs nothing.
+    """
+    if form != "dense" and row_class > ROW_CLASSES[0]:
+        return sort_inputs(x, form, norm)
+    return x if norm is None else rms_norm(x, norm.weight, norm.epsilon)
 
 
 def _takes(matrix: Matrix) -> bool:

@@ -6,12 +6,13 @@ import torch
 import triton
 import triton.language as tl
 
-from ninfer_core.ops.kernels.dependent import wait_for_launches
+from ninfer_core.ops.kernels.dependent import let_next_begin, wait_for_launches
 
 
 @triton.jit
 def norm_rows(x, weight, y, width, epsilon, PADDED: tl.constexpr, DEPENDENT: tl.constexpr):
     """x, y [rows, width], contiguous; PADDED is a power of two of at least `width`."""
+    let_next_begin(DEPENDENT)  # what follows is a product, which reads weights alone before it waits
     column = tl.arange(0, PADDED)
     inside = column < width
     factor = 1.0 + tl.load(weight + column, mask=inside, other=0.0).to(tl.float32)

@@ -39,29 +39,29 @@ E4M3_SECOND: tl.constexpr = tl.constexpr("""
       and.b32 rest, rest, 0x07f007f0;
       lop3.b32 $0, $1, 0x80008000, rest, 0xea; }""")
 E2M1_FIRST: tl.constexpr = tl.constexpr("""
-    { .reg .b32 sign, rest;
-      shl.b32 rest, $1, 6;
-      shl.b32 sign, $1, 12;
-      and.b32 rest, rest, 0x01c001c0;
-      lop3.b32 $0, sign, 0x80008000, rest, 0xea; }""")
+    { .reg .b32 code;
+      and.b32 code, $1, 0x000f000f;
+      mul.lo.u32 code, code, 0x1040;
+      and.b32 $0, code, 0x81c081c0; }""")
 E2M1_SECOND: tl.constexpr = tl.constexpr("""
-    { .reg .b32 sign, rest;
-      shl.b32 rest, $1, 2;
-      shl.b32 sign, $1, 8;
-      and.b32 rest, rest, 0x01c001c0;
-      lop3.b32 $0, sign, 0x80008000, rest, 0xea; }""")
+    { .reg .b32 code;
+      and.b32 code, $1, 0x00f000f0;
+      mul.lo.u32 code, code, 0x104;
+      and.b32 $0, code, 0x81c081c0; }""")
 E2M1_THIRD: tl.constexpr = tl.constexpr("""
-    { .reg .b32 sign, rest;
-      shr.b32 rest, $1, 2;
-      shl.b32 sign, $1, 4;
-      and.b32 rest, rest, 0x01c001c0;
-      lop3.b32 $0, sign, 0x80008000, rest, 0xea; }""")
+    { .reg .b32 code;
+      shr.b32 code, $1, 8;
+      and.b32 code, code, 0x000f000f;
+      mul.lo.u32 code, code, 0x1040;
+      and.b32 $0, code, 0x81c081c0; }""")
 E2M1_FOURTH: tl.constexpr = tl.constexpr("""
-    { .reg .b32 rest;
-      shr.b32 rest, $1, 6;
-      and.b32 rest, rest, 0x01c001c0;
-      lop3.b32 $0, $1, 0x80008000, rest, 0xea; }""")
-"""0xea is (first & second) | third: the sign, and the rest of the code below it."""
+    { .reg .b32 code;
+      shr.b32 code, $1, 8;
+      and.b32 code, code, 0x00f000f0;
+      mul.lo.u32 code, code, 0x104;
+      and.b32 $0, code, 0x81c081c0; }""")
+"""0xea is (first & second) | third: the sign, and the rest of the code below it. The four bits of an e2m1 code are put
+in both places by one multiplication, which runs beside the logic: the factor is the sum of the two powers of two."""
 
 
 @triton.jit

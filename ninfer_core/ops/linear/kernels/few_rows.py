@@ -3,7 +3,9 @@
 A program owns some outputs and walks over its inputs in blocks, the loads of the next blocks under way while it
 multiplies. Matrix rows are the long side of the dot and rows of x the short one, padded to a class that does not depend
 on how many there are. Where too few outputs would leave the memory idle, SPLITS programs share the inputs of a block of
-outputs, and the last of them adds up. So a sum is always taken in the same order, whoever else is in the batch.
+outputs, and the last of them adds up. A share is a multiple of STEP inputs, whatever else the tile is, and products are
+added word by word: so the bits of a row depend on SPLITS, not on how many rows there are nor on the class that they are
+padded to (`tiles` knows what else they depend on).
 """
 
 from __future__ import annotations
@@ -14,11 +16,13 @@ import triton.language as tl
 from ninfer_core.ops.kernels.dependent import let_next_begin, wait_for_launches
 from ninfer_core.ops.linear.kernels.codes import BLOCK_REST, BLOCK_SHIFT, E4M3_SHIFT, e2m1, e4m3
 from ninfer_core.ops.swiglu.triton import silu
+from ninfer_core.ops.workspace.linear import LEAST_SHARE
 
 QUAD: tl.constexpr = tl.constexpr(4)
 """Block scales of a row are a multiple of it, so that they can be copied by words without waiting."""
 GROUP: tl.constexpr = tl.constexpr(128)
 """Inputs that share a scale in block-scaled fp8."""
+STEP: tl.constexpr = tl.constexpr(LEAST_SHARE)
 
 
 @triton.jit
@@ -86,6 +90,8 @@ def few_rows(
     RESIDUAL: tl.constexpr,
     GATED: tl.constexpr,
     EVEN: tl.constexpr,
+    SORTED: tl.constexpr,
+    EARLY: tl.constexpr,
     ROWS: tl.constexpr,
     OUTPUTS: tl.constexpr,
     INPUTS: tl.constexpr,
@@ -99,7 +105,8 @@ def few_rows(
     FORMAT is "dense", "fp8" (a scale a row), "fp8_groups" (INPUTS is GROUP) or "nvfp4"; weight and scales as in
     `linear.matrix`, codes as 16-bit words.
     partial [blocks, SPLITS, 2 if GATED, OUTPUTS, ROWS] float32; counters [blocks] int32, zero before and after. EVEN:
-    INPUTS divides `inputs`. ROWS, a power of two, is `rows` or more.
+    INPUTS divides `inputs`. ROWS, a power of two, is `rows` or more. SORTED: x is as `kernels.sort` makes it, so that
+    no program has to part it. EARLY: the next launch may begin at once; for those that leave most of the device free.
     """
     PARTS: tl.constexpr = 4 if FORMAT == "nvfp4" else (1 if FORMAT == "dense" else 2)  # codes in an element of `weight`
     GROUPED: tl.constexpr = FORMAT == "fp8_groups"
@@ -115,9 +122,9 @@ def few_rows(
     stride = inputs // PARTS
     if PARTS > 1:
         stride = tl.multiple_of(stride, 8)
-    blocks_each = tl.cdiv(tl.cdiv(inputs, INPUTS), SPLITS)
-    begin = tl.program_id(1) * blocks_each * INPUTS
-    end = tl.minimum(begin + blocks_each * INPUTS, inputs)
+    share = tl.cdiv(tl.cdiv(inputs, STEP), SPLITS) * STEP
+    begin = tl.program_id(1) * share
+    end = tl.minimum(begin + share, inputs)
     up = width.to(tl.int64)
     weights = weight + output.to(tl.int64) * stride
     weights = weights[:, None] + place[None, :]
@@ -127,7 +134,11 @@ def few_rows(
     block_stride = tl.multiple_of(inputs // 16, QUAD)
     blocks = block_scale + output.to(tl.int64)[:, None] * block_stride + block[None, :]
     column = tl.arange(0, INPUTS)
-    x += row[None, :] * inputs + column[:, None]
+    if SORTED:
+        x += row[None, :] * stride + place[:, None]
+        x_part = rows * stride
+    else:
+        x += row[None, :] * inputs + column[:, None]
     sums = tl.zeros((OUTPUTS, ROWS), tl.float32)
     ups = tl.zeros((OUTPUTS, ROWS), tl.float32)
     odd_sums = tl.zeros((OUTPUTS, ROWS), tl.float32)
@@ -138,17 +149,23 @@ def few_rows(
     if GROUPED and GATED:
         up_group_scale = tl.load(scales + up * groups + group)
     wait_for_launches(DEPENDENT)
+    if EARLY:
+        let_next_begin(DEPENDENT)
     for start in tl.range(begin, end, INPUTS, num_stages=STAGES):
         at = start // PARTS
         if PARTS > 1:
             at = tl.multiple_of(at, 8)
         mask = (place < stride - at)[None, :]
-        inside = column < inputs - start
+        inside = (place < stride - at) if SORTED else (column < inputs - start)
         x_mask = row_live[None, :] if EVEN else row_live[None, :] & inside[:, None]
         code = _load(weights + at, mask, EVEN)
         if GATED:
             up_code = _load(weights + up * stride + at, mask, EVEN)
-        value = tl.load(x + start, mask=x_mask, other=0.0)
+        if SORTED:
+            first = tl.load(x + at, mask=x_mask, other=0.0)
+            second = tl.load(x + x_part + at, mask=x_mask, other=0.0)
+        else:
+            value = tl.load(x + start, mask=x_mask, other=0.0)
         if FORMAT == "dense":
             sums = tl.dot(code, value, sums, input_precision="ieee")
             if GATED:
@@ -157,30 +174,36 @@ def few_rows(
             ahead = blocks + tl.multiple_of(start // 16, QUAD)
             block_mask = (block < (inputs - start) // 16)[None, :]
             factor = _block_scales(ahead, block_mask, OUTPUTS, INPUTS, EVEN, LIKE)
-            even, odd = _halves(value, INPUTS // 2, ROWS)
-            first, third = _halves(even, WALK, ROWS)
-            second, fourth = _halves(odd, WALK, ROWS)
+            if SORTED:
+                third = tl.load(x + 2 * x_part + at, mask=x_mask, other=0.0)
+                fourth = tl.load(x + 3 * x_part + at, mask=x_mask, other=0.0)
+            else:
+                even, odd = _halves(value, INPUTS // 2, ROWS)
+                first, third = _halves(even, WALK, ROWS)
+                second, fourth = _halves(odd, WALK, ROWS)
             sums, odd_sums = _add_e2m1(sums, odd_sums, code, factor, first, second, third, fourth, ASSEMBLY)
             if GATED:
                 factor = _block_scales(ahead + up * block_stride, block_mask, OUTPUTS, INPUTS, EVEN, LIKE)
                 ups, odd_ups = _add_e2m1(ups, odd_ups, up_code, factor, first, second, third, fourth, ASSEMBLY)
         else:
-            even, odd = _halves(value * tl.full((1, 1), E4M3_SHIFT, LIKE), WALK, ROWS)
+            if not SORTED:
+                first, second = _halves(value * tl.full((1, 1), E4M3_SHIFT, LIKE), WALK, ROWS)
             if GROUPED:
                 nothing = tl.zeros((OUTPUTS, ROWS), tl.float32)
-                added, odd_added = _add_e4m3(nothing, nothing, code, even, odd, ASSEMBLY)
+                added, odd_added = _add_e4m3(nothing, nothing, code, first, second, ASSEMBLY)
                 sums += (added + odd_added) * group_scale[:, None]
                 after = tl.minimum(start // GROUP + 1, groups - 1)  # a block ahead, so that no product waits for it
                 group_scale = tl.load(scales + after)
                 if GATED:
-                    added, odd_added = _add_e4m3(nothing, nothing, up_code, even, odd, ASSEMBLY)
+                    added, odd_added = _add_e4m3(nothing, nothing, up_code, first, second, ASSEMBLY)
                     ups += (added + odd_added) * up_group_scale[:, None]
                     up_group_scale = tl.load(scales + up * groups + after)
             else:
-                sums, odd_sums = _add_e4m3(sums, odd_sums, code, even, odd, ASSEMBLY)
+                sums, odd_sums = _add_e4m3(sums, odd_sums, code, first, second, ASSEMBLY)
                 if GATED:
-                    ups, odd_ups = _add_e4m3(ups, odd_ups, up_code, even, odd, ASSEMBLY)
-    let_next_begin(DEPENDENT)
+                    ups, odd_ups = _add_e4m3(ups, odd_ups, up_code, first, second, ASSEMBLY)
+    if not EARLY:
+        let_next_begin(DEPENDENT)
     sums += odd_sums
     ups += odd_ups
     if FORMAT == "fp8_groups":
