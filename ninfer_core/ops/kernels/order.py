@@ -14,6 +14,6 @@ def ordered_bits(values):
 
 
 @triton.jit
-def value_of(ordered):
+def value_of_bits(ordered):
     """The float32 value whose `ordered_bits` these are."""
     return tl.where(ordered >= 0, ordered, ordered ^ 0x7FFFFFFF).to(tl.float32, bitcast=True)

@@ -23,11 +23,13 @@ COUNTERS = 128 + 1024
 
 @dataclass(frozen=True, slots=True)
 class FewLaunch:
-    """Launch parameters. Row classes up to `pair_class` take `pairs` where the matrices are dense, and `inner` and
-    `outer` otherwise, where `sum_tokens` are added up at once."""
+    """Launch parameters. Row classes up to `pair_class` take the pairs where the matrices are dense: `one_token` or
+    `several`, which give the same bits. Otherwise they take `inner` and `outer`, where `sum_tokens` are added up at
+    once."""
 
     router: RouterLaunch
-    pairs: PairLaunch
+    one_token: PairLaunch
+    several: PairLaunch
     pair_class: int
     inner: Block
     outer: Block
@@ -56,7 +58,8 @@ class FewTokens:
             chosen = choose(flat, weights, norm, router, self.counters)
             given = residual.reshape(flat.shape)
             if max(tokens, row_class) <= self.launch.pair_class and takes(weights):
-                add_pairs(chosen, weights, self.launch.pairs, router.options, given, y)
+                pairs = self.launch.one_token if tokens == 1 else self.launch.several
+                add_pairs(chosen, weights, pairs, router.options, given, y)
             else:
                 run = _Run(self, chosen, weights, _tile_tokens(tokens, row_class))
                 run.inner_values()

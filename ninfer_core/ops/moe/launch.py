@@ -9,7 +9,8 @@ from typing import Any
 import torch
 import triton.language as tl
 
-from ninfer_core.ops.linear.matrix import DenseMatrix, Fp8Matrix, Matrix
+from ninfer_core.ops.linear.few import parts
+from ninfer_core.ops.linear.matrix import DenseMatrix, Matrix
 
 SHARED_BYTES = 200 * 1024
 """Of the shared memory of a multiprocessor, what the stages of a program may take."""
@@ -54,14 +55,11 @@ def padded_experts(experts: int) -> int:
 
 
 def operands(matrix: Matrix, *, words: bool = True) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, str]:
-    """Codes, block scales, scales and the layout as the kernels name it; what a layout lacks is its codes again. Codes
-    come as 16-bit words, unless they are multiplied with codes."""
-    if isinstance(matrix, DenseMatrix):
-        return matrix.weight, matrix.weight, matrix.weight, "dense"
-    codes = matrix.codes.view(torch.int16) if words else matrix.codes
-    if isinstance(matrix, Fp8Matrix):
-        return codes, codes, matrix.scale, "fp8" if matrix.scale.shape[-1] == 1 else "fp8_groups"
-    return codes, matrix.block_scale, matrix.scale, "nvfp4"
+    """Codes, block scales, scales and the layout, as `linear` names and orders them. Codes come as 16-bit words, unless
+    they are multiplied with codes."""
+    given = parts(matrix)
+    weight = given.weight if words or isinstance(matrix, DenseMatrix) else matrix.codes
+    return weight, given.block_scale, given.scale, given.format
 
 
 def inputs_at_once(block: Block, layout: str) -> int:

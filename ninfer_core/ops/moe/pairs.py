@@ -16,15 +16,20 @@ from ninfer_core.ops.moe.weights import ExpertWeights
 
 @dataclass(frozen=True, slots=True)
 class PairLaunch:
-    """Launch parameters: for the first kernel inner values and inputs of a step, for the second one the weights that a
-    program holds at once. Neither follows from how many tokens there are."""
+    """Launch parameters: for the first kernel inner values of a program, stages and warps, and whether the second one
+    may begin beside it; for the second kernel the weights that a program holds at once, and warps. No bit of a result
+    depends on the first three."""
 
     inner_values: int
-    inner_inputs: int
     inner_stages: int
+    inner_early: bool
     inner_warps: int
     outer_weights: int
     outer_warps: int
+
+
+INNER_INPUTS = 256
+"""Inputs of a step: the order of a sum is made of it."""
 
 
 def takes(weights: ExpertWeights) -> bool:
@@ -52,7 +57,8 @@ def add_pairs(
         inner_pairs, (tokens * (top_k + 1), triton.cdiv(max(width, shared_width), launch.inner_values)),
         chosen.normed, gate_up, shared_gate_up, chosen.experts, chosen.shares, chosen.openings, inner,
         HIDDEN=hidden, WIDTH=width, SHARED_WIDTH=shared_width, TOP_K=top_k, BLOCK_N=launch.inner_values,
-        BLOCK_K=launch.inner_inputs, STAGES=launch.inner_stages, num_warps=launch.inner_warps, **options,
+        BLOCK_K=INNER_INPUTS, STAGES=launch.inner_stages, EARLY=launch.inner_early,
+        num_warps=launch.inner_warps, **options,
     )  # fmt: skip
     padded = triton.next_power_of_2(width)
     outputs = max(1, launch.outer_weights // (triton.next_power_of_2(top_k) * padded))

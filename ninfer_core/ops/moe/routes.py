@@ -20,8 +20,11 @@ MOST_EXPERTS = 4096
 
 FEW = FewLaunch(
     router=RouterLaunch(rows=4, tokens=2, warps=4, dependent=True),
-    pairs=PairLaunch(
-        inner_values=8, inner_inputs=256, inner_stages=5, inner_warps=4, outer_weights=1 << 15, outer_warps=8
+    one_token=PairLaunch(
+        inner_values=8, inner_stages=7, inner_early=True, inner_warps=4, outer_weights=1 << 14, outer_warps=4
+    ),
+    several=PairLaunch(
+        inner_values=4, inner_stages=6, inner_early=False, inner_warps=4, outer_weights=1 << 14, outer_warps=4
     ),
     pair_class=8,
     inner=Block(rows=64, inputs=128, warps=4, stages=5),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ninfer_core.ops.kernels.order import ordered_bits, value_of
+from ninfer_core.ops.kernels.order import ordered_bits, value_of_bits
 
 WORST: tl.constexpr = tl.constexpr(-(1 << 31))
 """Below every score that is a number."""
@@ -78,7 +78,7 @@ def choose(
         ordered = tl.where(expert == first[:, None, None], WORST, ordered)
         here = (places == place)[None, :]
         chosen = tl.where(here, first[:, None], chosen)
-        best = tl.where(here, value_of(highest)[:, None], best)
+        best = tl.where(here, value_of_bits(highest)[:, None], best)
     share = tl.exp(best - tl.max(best, 1)[:, None])
     offsets = tokens[:, None] * TOP_K + places[None, :]
     mask = tokens_live[:, None] & (places < TOP_K)[None, :]

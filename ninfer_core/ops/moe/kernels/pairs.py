@@ -13,7 +13,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ninfer_core.ops.kernels.dependent import follow, let_next_begin, wait_for_launches
+from ninfer_core.ops.kernels.dependent import let_next_begin, wait_for_launches
 from ninfer_core.ops.swiglu.triton import silu
 
 
@@ -33,17 +33,22 @@ def inner_pairs(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     STAGES: tl.constexpr,
+    EARLY: tl.constexpr,
     DEPENDENT: tl.constexpr,
 ):
     """inner [tokens, TOP_K + 1, widest] float32: the values of each pair times its share, then those of the shared
-    expert times its opening. Grid: (tokens · (TOP_K + 1), blocks of BLOCK_N values)."""
+    expert times its opening. Grid: (tokens · (TOP_K + 1), blocks of BLOCK_N values).
+
+    EARLY: the next launch fetches its weights beside this one's. That is for programs that leave memory time for it."""
     WIDEST: tl.constexpr = max(WIDTH, SHARED_WIDTH)
     slot = tl.program_id(0)
     token = slot // (TOP_K + 1)
     choice = slot % (TOP_K + 1)
     output = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     column = tl.arange(0, BLOCK_K)
-    follow(DEPENDENT)
+    wait_for_launches(DEPENDENT)
+    if EARLY:
+        let_next_begin(DEPENDENT)
     if choice < TOP_K:
         pair = token * TOP_K + choice
         matrix = weights + tl.load(experts + pair).to(tl.int64) * (2 * WIDTH * HIDDEN)
@@ -67,6 +72,8 @@ def inner_pairs(
         value = tl.load(x + start, mask=there, other=0.0).to(tl.float32)[None, :]
         gate_sums += gate.to(tl.float32) * value
         up_sums += up.to(tl.float32) * value
+    if not EARLY:
+        let_next_begin(DEPENDENT)
     result = silu(tl.sum(gate_sums, 1)) * tl.sum(up_sums, 1) * factor
     tl.store(inner + slot * WIDEST + output, result, mask=live)
 
@@ -102,7 +109,6 @@ def outer_pairs(
     there = column < WIDTH
     shared_column = tl.arange(0, SHARED_PADDED)
     shared_there = shared_column < SHARED_WIDTH
-    let_next_begin(DEPENDENT)
     expert = tl.load(experts + token * TOP_K + choice, mask=chosen, other=0, cache_modifier=".cg").to(tl.int64)
     # Choices in the middle, so that those of an output and input lie in one thread.
     place = weights + (expert * (HIDDEN * WIDTH))[None, :, None] + row[:, None, None] * WIDTH + column[None, None, :]
@@ -115,6 +121,7 @@ def outer_pairs(
     mask = chosen[:, None] & there[None, :]
     routed = tl.load(values + choice[:, None] * WIDEST + column[None, :], mask=mask, other=0.0)
     shared = tl.load(values + TOP_K * WIDEST + shared_column, mask=shared_there, other=0.0)
+    let_next_begin(DEPENDENT)
     added = tl.load(residual + token * HIDDEN + row, mask=live, other=0.0)
     total = tl.sum(taken.to(tl.float32) * routed[None, :, :], 1)
     shared_total = shared_taken.to(tl.float32) * shared[None, :]

@@ -10,6 +10,7 @@ import triton
 import triton.language as tl
 
 from ninfer_core.ops.linear.kernels.codes import BLOCK_REST, BLOCK_SHIFT, E4M3_SHIFT, e2m1, e4m3
+from ninfer_core.ops.swiglu.triton import silu
 
 
 @triton.jit
@@ -131,7 +132,7 @@ def product(
 def gated(sums, BLOCK_T: tl.constexpr, BLOCK_N: tl.constexpr):
     """sums [BLOCK_T, BLOCK_N] of rows gate, up, gate, up ... -> silu(gate) · up, [BLOCK_T, BLOCK_N / 2]."""
     gate, up = tl.split(tl.reshape(sums, [BLOCK_T, BLOCK_N // 2, 2]))
-    return gate / (1.0 + tl.exp(-gate)) * up
+    return silu(gate) * up
 
 
 @triton.jit
