@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -159,6 +160,39 @@ def test_a_pool_for_one_context_serves_all_in_turn(serve: Serve) -> None:
     wanted = wishes(10, seed=4)
     small = serve(max_concurrency=4, kv_capacity=256)
     disturb(small, wanted, one_at_a_time(small, wanted), seed=2)
+
+
+PROMPT = tuple(random.Random(7).randrange(256) for _ in range(140))
+AGAIN = Wish(token_ids=PROMPT, seed=1, greedy=True, max_output_tokens=30, stop=())
+
+
+@pytest.mark.parametrize("kv_dtype", ["bf16", "fp8"])
+def test_ca_01_kv_02_the_same_prompt_again_on_what_others_have_used(serve: Serve, kv_dtype: str) -> None:
+    """Rows and pages come back from others: nothing of those may be left in them."""
+    fresh, used = (serve(max_concurrency=2, kv_dtype=kv_dtype) for _ in range(2))
+    expected = one_at_a_time(fresh, [AGAIN])
+    assert one_at_a_time(used, [*wishes(4, seed=5), AGAIN, AGAIN])[-2:] == expected * 2
+
+
+def test_ca_02_no_output_again_and_again(served: Served) -> None:
+    nothing, one = (dataclasses.replace(AGAIN, max_output_tokens=tokens) for tokens in (0, 1))
+    outcomes = one_at_a_time(served, [nothing, nothing, one])
+    assert outcomes[0] == outcomes[1] and [reason for _, reason, _, _ in outcomes] == ["output_limit"] * 3
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 12, 25])
+def test_ca_05_ca_06_left_in_prefill_or_in_decode_and_asked_again(serve: Serve, steps: int) -> None:
+    fresh, used = (serve(max_concurrency=1, prefill_chunk=128) for _ in range(2))
+    expected = one_at_a_time(fresh, [AGAIN])
+    bench = used.bench()
+    left = AGAIN.submit(bench)
+    bench.step(steps)
+    bench.cancel(left)
+    again = AGAIN.submit(bench)
+    bench.finish()
+    assert isinstance(bench.observer.last[left], Failed)
+    assert [outcome(bench, again)] == expected
+    bench.check_nothing_leaked()
 
 
 @pytest.mark.long
