@@ -17,6 +17,7 @@ from ninfer_core.api.plan import DeviceInfo, ExecutionPlan
 from ninfer_core.api.request import TOP_K_CAP
 from ninfer_core.artifact.finite import count_nonfinite
 from ninfer_core.ops.accept import Acceptor
+from ninfer_core.ops.linear.tiles import MOST_ROWS, ROW_CLASSES
 from ninfer_core.plan.pins import resolve_pinned
 from ninfer_core.plan.units import format_bytes
 from ninfer_core.plugins import LoadedPlugin
@@ -150,7 +151,7 @@ def _tried_codec(kv: LoadedPlugin, plan: ExecutionPlan, device: torch.device) ->
 def compile_kernels(program: DeviceProgram, plan: ExecutionPlan) -> None:
     """Compile what prompts of any length and rounds of any size launch."""
     with compiling_only():
-        for tokens in _PROMPT_LENGTHS:
+        for tokens in prompt_lengths():
             if tokens < min(plan.capacities.prefill_chunk, plan.capacities.max_context):
                 _run_alone(program, tokens)
         _warm_up(program, plan, torch.device("cuda"))
@@ -175,8 +176,11 @@ def _run_alone(program: DeviceProgram, tokens: int) -> None:
     program.close_row(row)
 
 
-_PROMPT_LENGTHS = (1, 2, 7, 8, 16, 17, 32, 48, 64, 65, 100, 112, 128, 129, 256, 300, 304)
-"""Both sides of where operations change their way, odd ones and multiples of 16."""
+def prompt_lengths() -> list[int]:
+    """Both sides of where matrix products change their way, and between and beyond them odd ones and multiples of
+    16."""
+    turns = {*ROW_CLASSES, *MOST_ROWS.values()}
+    return sorted({1, 2, 7, 48, 100, 112, 256, 300, 304, *turns, *(turn + 1 for turn in turns)})
 
 
 def _warm_up(program: DeviceProgram, plan: ExecutionPlan, device: torch.device) -> None:
