@@ -44,8 +44,8 @@ def attention_exactly(
     shape: BlockShape, ring: Ring, projected: torch.Tensor, norm: HeadNorms, angles: Rotation, length: int, slot: int
 ) -> torch.Tensor:
     """One row in float64, from the stored context: [columns, query_heads * head_dim]."""
-    heads = projected.double().unflatten(-1, (-1, HEAD_DIM))
-    query, key, value = heads.split((HEADS, KV_HEADS, KV_HEADS), dim=2)
+    heads = projected.double().view(1, projected.shape[1], -1, HEAD_DIM)
+    query, key, value = torch.split(heads, [HEADS, KV_HEADS, KV_HEADS], dim=2)
     query = rotated_exactly(query, norm.query, EPSILON, angles)[0].transpose(0, 1)  # [heads, columns, head_dim]
     key, value = rotated_exactly(key, norm.key, EPSILON, angles)[0], value[0]
     columns, position = projected.shape[1], torch.arange(max(0, length - ring.tokens), length, device=CUDA)
@@ -60,7 +60,8 @@ def attention_exactly(
     own = column <= column.unsqueeze(1) if shape.causal else torch.ones_like(column <= column.unsqueeze(1))
     scores = query @ keys.transpose(1, 2) * HEAD_DIM**-0.5
     weights = scores.masked_fill(~torch.cat((seen, own), dim=1), float("-inf")).softmax(-1)
-    return (weights @ values).transpose(0, 1).flatten(1)
+    read: torch.Tensor = (weights @ values).transpose(0, 1).flatten(1)
+    return read
 
 
 @pytest.mark.parametrize("kind", SHAPES)

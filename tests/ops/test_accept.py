@@ -139,7 +139,7 @@ def logits_of(seed: int) -> torch.Tensor:
     return torch.randn(VOCABULARY, VOCABULARY, generator=torch.Generator().manual_seed(seed)) * 1.5
 
 
-SETTINGS = {
+SETTINGS: dict[str, dict[str, float]] = {
     "plain": {},
     "top-p": {"top_p": 0.8},
     "min-p": {"min_p": 0.15},
@@ -153,7 +153,7 @@ OURS, THEIRS = logits_of(1), logits_of(1) + 0.7 * logits_of(2)
 @pytest.mark.parametrize("kind", ["drawn", "certain", "told certain", "no law"])
 def test_two_tokens_have_the_law_of_the_target(kind: str, settings: str, temperature: float) -> None:
     target = Target(OURS, temperature, **SETTINGS[settings])
-    drafters = {
+    drafters: dict[str, Drawn | Certain] = {
         "drawn": Drawn(THEIRS, temperature, temperature),
         "certain": Certain(THEIRS, ragged=True),
         "told certain": Certain(THEIRS, told=True, ragged=True),

@@ -55,8 +55,8 @@ def compare(
     counts = torch.randint(0, 3, (SLOTS, VOCABULARY), dtype=torch.int32)
     positions = torch.randint(0, 1000, (rows, 1)) + torch.arange(columns)
     expected_candidates = torch.full((SLOTS, columns + 1), -1)
-    inputs = (settings, counts, slots, positions, DOMAIN, expected_candidates)
-    expected = ReferenceAcceptor().accept(logits, drafts, *inputs)
+    inputs = (settings, counts, slots, positions, DOMAIN)
+    expected = ReferenceAcceptor().accept(logits, drafts, *inputs, expected_candidates)
 
     def there(value: Any) -> Any:
         if isinstance(value, SamplerTable | Drafts):
@@ -64,7 +64,16 @@ def compare(
         return value.to(device) if isinstance(value, torch.Tensor) else value
 
     candidates = torch.full_like(expected_candidates, -1).to(device)
-    actual = acceptor.accept(there(logits), there(drafts), *map(there, inputs[:-1]), candidates)
+    actual = acceptor.accept(
+        there(logits),
+        there(drafts),
+        there(settings),
+        there(counts),
+        there(slots),
+        there(positions),
+        DOMAIN,
+        candidates,
+    )
     assert torch.equal(actual.offered.cpu(), expected.offered)
     assert torch.equal(actual.drafted.cpu(), drafts.counts)
     offered = torch.arange(columns) < expected.offered.unsqueeze(1)

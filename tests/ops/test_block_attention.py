@@ -86,7 +86,7 @@ class Scene:
         shape, length = self.shape, len(self.past[row])
         columns = projected.shape[0]
         heads = projected.double().view(1, columns, -1, HEAD_DIM)
-        query, key, value = heads.split((shape.query_heads, shape.kv_heads, shape.kv_heads), dim=2)
+        query, key, value = torch.split(heads, [shape.query_heads, shape.kv_heads, shape.kv_heads], dim=2)
         query = rotated_exactly(query, self.norms.query, EPSILON, angles)[0]
         key, value = rotated_exactly(key, self.norms.key, EPSILON, angles)[0], value[0]
         out = torch.empty(columns, shape.query_heads, HEAD_DIM, dtype=torch.float64)

@@ -50,8 +50,8 @@ def test_the_convolution(
     both = torch.randn(rows, columns, 2, taps, width // group).to(dtype)  # the coefficients of two sides
     residual = torch.randn(rows, columns, width).to(dtype) if with_residual else None
     given = (x, base, both[:, :, 1], residual)
-    there = [None if each is None else each.to(device) for each in (x, base, both, residual)]
-    y = conv(there[0], there[1], there[2][:, :, 1], there[3])
+    there = None if residual is None else residual.to(device)
+    y = conv(x.to(device), base.to(device), both.to(device)[:, :, 1], there)
     assert y.dtype == dtype
     (FP32_OPERATION if dtype == torch.float32 else BF16_OPERATION).check(y.cpu(), expected(*given))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -39,7 +40,7 @@ class Case:
     seeds: torch.Tensor
 
     def run(self, walk: DraftWalk, device: torch.device) -> Walk:
-        def there(value: object) -> object:
+        def there(value: Any) -> Any:
             if isinstance(value, Codebooks):
                 return Codebooks(value.predecessor.to(device), value.successor.to(device))
             return value.to(device) if isinstance(value, torch.Tensor) else value  # strides stay
@@ -133,7 +134,7 @@ def test_a_row_does_not_depend_on_the_others(route: tuple[DraftWalk, torch.devic
     together = given.run(*route)
     for row in range(3):
         one = slice(row, row + 1)
-        parts = {
+        parts: dict[str, Any] = {
             name: value[one] if isinstance(value := getattr(given, name), torch.Tensor) else value
             for name in Case.__slots__
         }

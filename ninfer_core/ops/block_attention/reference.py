@@ -54,8 +54,9 @@ class ReferenceBlockAttention:
         scale: float,
     ) -> torch.Tensor:
         """See `BlockAttention`."""
-        heads = (shape.query_heads, shape.kv_heads, shape.kv_heads)
-        query, key, value = projected.unflatten(-1, (-1, shape.head_dim)).split(heads, dim=2)
+        heads = [shape.query_heads, shape.kv_heads, shape.kv_heads]
+        rows, columns, _ = projected.shape
+        query, key, value = torch.split(projected.view(rows, columns, -1, shape.head_dim), heads, dim=2)
         query = partial_rope(rms_norm(query, norms.query, norms.epsilon), rotation.cos, rotation.sin)
         key = partial_rope(rms_norm(key, norms.key, norms.epsilon), rotation.cos, rotation.sin)
         seen = _seen(shape, ring.tokens, projected.shape[1], lengths)[:, None, None]
@@ -64,10 +65,10 @@ class ReferenceBlockAttention:
             torch.cat((pool[layer].index_select(0, slots), own.transpose(1, 2)), dim=2).float()
             for pool, own in ((ring.keys, key), (ring.values, value))
         )
-        grouped = query.float().unflatten(2, (shape.kv_heads, shape.group)).permute(0, 2, 3, 1, 4)
+        grouped = query.float().reshape(rows, columns, shape.kv_heads, shape.group, -1).permute(0, 2, 3, 1, 4)
         keys, values = (torch.where(some[:, 0], each, 0.0).unsqueeze(2) for each in (keys, values))
         scores = (grouped @ keys.transpose(-1, -2)) * scale  # [rows, kv_heads, group, columns, tokens]
-        read = scores.masked_fill(~seen, float("-inf")).softmax(-1) @ values
+        read: torch.Tensor = scores.masked_fill(~seen, float("-inf")).softmax(-1) @ values
         return read.permute(0, 3, 1, 2, 4).flatten(2).to(projected.dtype)
 
 

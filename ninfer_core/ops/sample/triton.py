@@ -90,7 +90,7 @@ class Launch:
     draw_warps: int
 
     def blocks(self, token_domain: int) -> int:
-        return triton.cdiv(token_domain, self.group_tokens * self.block_groups)
+        return -(-token_domain // (self.group_tokens * self.block_groups))
 
     def shapes(self, token_domain: int) -> dict[str, int]:
         """Of the kernels that read maxima."""
