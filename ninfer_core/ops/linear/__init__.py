@@ -13,10 +13,11 @@ Products are accumulated in float32 or better. The reference rounds after every 
 norm and once at the end. Many rows of fp8 weights with a scale for each row meet x in fp8 too, with a scale for each
 row of x; everything else meets x in its own dtype.
 
-`row_class` is the padding-class rule of batch invariance. Matrix libraries choose a kernel by the number of rows,
-and kernels differ in the order they add in. With `row_class` R the product is always taken over at least R rows, so
-that one row's numbers depend neither on how many others there are (up to R) nor on where it stands. Decode passes
-`DECODE_ROWS` times its columns; prefill, which has one request to itself, passes 0.
+`row_class` is the rule of batch invariance: with `row_class` R a row's numbers depend neither on how many others there
+are (up to R) nor on where it stands. Matrix libraries choose a kernel by the number of rows, and kernels differ in the
+order they add in: there the product is taken over at least R rows. The kernels add in an order that the form of the
+matrix decides, and pad rows to the smallest class that keeps it, so that few rows of a large R cost what few rows cost.
+Decode passes `DECODE_ROWS` times its columns; prefill, which has one request to itself, passes 0.
 
 `residual` may be the memory of nothing else; no argument is written. `select` says what to call on a device.
 """
