@@ -30,6 +30,7 @@ def defined(path: Path) -> set[str]:
         ("TOP_K_CAP", "ninfer_core/api/request.py"),
         ("EFFORTS", "ninfer_core/api/efforts.py"),
         ("Kernels", "ninfer_core/api/geometry.py"),
+        ("ordered_bits", "ninfer_core/ops/kernels/order.py"),
         ("DECODE_ROWS", "ninfer_core/ops/workspace/linear.py"),
         ("CHUNK_COLUMNS", "ninfer_core/ops/workspace/gated_delta.py"),
         ("DECODE_SPLIT_TOKENS", "ninfer_core/ops/workspace/paged_attention.py"),
@@ -38,6 +39,28 @@ def defined(path: Path) -> set[str]:
 )
 def test_it_has_one_home(name: str, home: str) -> None:
     assert [path.relative_to(ROOT).as_posix() for path in SOURCES if name in defined(path)] == [home]
+
+
+DEPENDENT = "ninfer_core/ops/kernels/dependent.py"
+"""Where the rule stands that launches which begin early keep."""
+
+
+def test_the_rule_of_dependent_launches_has_one_home() -> None:
+    """Who calls the instructions himself has read no rule."""
+    using = [path.relative_to(ROOT).as_posix() for path in SOURCES if "extra.cuda" in path.read_text()]
+    assert using == [DEPENDENT]
+
+
+def called(path: Path) -> set[str]:
+    """Names of the functions that a module calls."""
+    calls = (node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+    return {function.id for function in calls if isinstance(function, ast.Name)}
+
+
+def test_kernels_that_may_begin_early_wait() -> None:
+    taking = [path for path in SOURCES if "DEPENDENT: tl.constexpr" in path.read_text()]
+    assert len(taking) > 5
+    assert [path for path in taking if not called(path) & {"wait_for_launches", "follow"}] == []
 
 
 def test_the_cap_of_the_sampler_is_nowhere_a_number() -> None:
