@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -59,7 +60,8 @@ def hold(bound: int, work: Callable[[], object], loosest: float = LOOSEST) -> No
 def test_matrix_products(rows: int, dtype: torch.dtype) -> None:
     x, weight = torch.zeros(rows, 512, dtype=dtype), torch.zeros(2048, 512, dtype=dtype)
     row_class = 0 if rows == 300 else DECODE_ROWS
-    sizes = {"rows": rows, "inputs": 512, "outputs": 2048, "row_class": row_class, "activation": dtype.itemsize}
+    sizes: dict[str, Any] = {"rows": rows, "inputs": 512, "outputs": 2048, "row_class": row_class}
+    sizes["activation"] = dtype.itemsize
     bound = linear_bytes.reference_bytes(**sizes)
     hold(bound, lambda: linear(x, weight, row_class))
     assert linear_bytes.workspace_bytes(**sizes) >= bound
