@@ -47,6 +47,8 @@ KINDS = {
 }
 TOKENS = 2600
 """More than the window."""
+ROUNDINGS = 0.15
+"""Of hidden states: random convolutions make roundings grow from layer to layer, 0.09 in five of them."""
 
 
 @pytest.fixture(params=KINDS, scope="module")
@@ -78,7 +80,7 @@ def test_hidden_states_are_as_near_as_those_of_plain_operations(bench: Bench) ->
     for row, (slot, length) in enumerate(((2, TOKENS + 3), (0, 71))):
         exact, _ = bench.expected(slot, length)
         ours, theirs = share(found[row], exact), share(plain[row], exact)
-        assert theirs < 0.05, "roundings of bfloat16, and not another computation"
+        assert theirs < ROUNDINGS, "roundings of bfloat16, and not another computation"
         assert ours < 1.25 * theirs, (ours, theirs)
 
 

@@ -36,6 +36,8 @@ QUESTIONS = (
     "Tell me a story about a dog and a river.",
     "Who are you?",
 )
+MOST_WAITING = 512
+"""Of requests: tests send all of theirs at once."""
 _SECOND_ONLY = ("conv_kernel_size", "conv_group_size", "selector_rank", "selector_top_k")
 
 
@@ -107,7 +109,14 @@ def serve(backend: str | None, artifact: ArtifactHandle | None = None, **options
     artifact = artifact_of(backend) if artifact is None else artifact
     header: ArtifactHeader = artifact.header
     spec = {} if backend is None else {"spec": backend}
-    asked = {"max_context": 1024, "max_concurrency": 4, "kv_capacity": 4 * 1024, **spec, **options}
+    asked = {
+        "max_context": 1024,
+        "max_concurrency": 4,
+        "kv_capacity": 4 * 1024,
+        "max_pending_requests": MOST_WAITING,
+        **spec,
+        **options,
+    }
     plan = tiny_plan(registry(), header, **asked)
     with artifact.open_weights() as weights:
         program = build_program(plan, header, weights, registry(), torch.device("cpu"), lambda name, seconds: None)

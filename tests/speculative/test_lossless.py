@@ -69,19 +69,21 @@ def test_together_as_alone(backend: Backend, wishes: list[Wish], name: str) -> N
     assert [outcome.seen for outcome in together] == [outcome.seen for outcome in alone]
 
 
+@pytest.mark.contract("GEN-25", "OPT-24")
 @pytest.mark.parametrize(("name", "drafts"), [("mtp", 1), ("mtp", 5), ("dflash", 2), ("dflash2", 1), ("dflash2", 15)])
 def test_any_number_of_drafts(without: list[Outcome], wishes: list[Wish], name: str, drafts: int) -> None:
     found = play(serve(name, draft_tokens=drafts), wishes[:4])
     check_same(name, wishes[:4], found, without[:4])
 
 
+@pytest.mark.contract("OPT-25")
 @pytest.mark.parametrize("name", BACKENDS)
 def test_a_reduced_head_changes_nothing(without: list[Outcome], wishes: list[Wish], name: str) -> None:
     found = play(serve(name, lm_head_draft=True), wishes[:4])
     check_same(name, wishes[:4], found, without[:4])
 
 
-@pytest.mark.contract("TMPL-12", "TMPL-13")
+@pytest.mark.contract("EXEC-18", "TMPL-12", "TMPL-13")
 @pytest.mark.parametrize("name", BACKENDS)
 def test_a_thinking_budget_holds_to_the_token(backend: Backend, name: str) -> None:
     """Handed case sp-08. What closes thinking is shown to the drafter: what follows is drafted as well as ever."""

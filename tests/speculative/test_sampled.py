@@ -103,8 +103,8 @@ SAMPLES, LENGTH = 1000, 4
 
 @pytest.mark.long
 def test_the_law_of_tokens_that_dflash2_drew_is_the_one_without(backend: Backend) -> None:
-    """Handed case sp-02: at temperature 0.7 with a presence penalty, counts of the first tokens of 1000 answers with
-    drafts and of 1000 without, by a chi-square of two samples at one percent."""
+    """Handed case sp-02, at a temperature at which so sure a model says several things: counts of the first tokens of
+    rounds in 1000 answers with drafts and 1000 without, by a chi-square of two samples at one percent."""
     prompt = backend(None).prompt(QUESTIONS[4])[0]
     counts: list[Counter[tuple[int, ...]]] = []
     for name in (None, "dflash2"):
@@ -112,9 +112,9 @@ def test_the_law_of_tokens_that_dflash2_drew_is_the_one_without(backend: Backend
         answers: Counter[tuple[int, ...]] = Counter()
         for start in range(0, SAMPLES, 8):
             settings = [
-                with_settings(temperature=0.7, presence_penalty=1.5, seed=1_000_000 + start + row) for row in range(8)
+                with_settings(temperature=6.0, presence_penalty=1.5, seed=1_000_000 + start + row) for row in range(8)
             ]
-            answers.update(tuple(answer) for answer in tokens_of(served, [prompt] * 8, settings, LENGTH))
+            answers.update(tuple(answer[1:3]) for answer in tokens_of(served, [prompt] * 8, settings, LENGTH))
         counts.append(answers)
     frequent = [key for key, number in (counts[0] + counts[1]).items() if number >= 20]
     cells = [[own[key] for own in counts] for key in frequent]
