@@ -31,7 +31,9 @@ FEW = FewLaunch(
     outer=Block(rows=64, inputs=128, warps=4, stages=3),
     sum_tokens=8,
 )
-"""Measured on an H200 with 256 experts of 512 · 2048, eight to a token."""
+"""Measured on an H200 with 256 experts of 512 · 2048, eight to a token. A layer between linear maps of its model takes
+42.6 us with them for one token (48.5 in tiles), 118.8 for eight (122.3). Of `pair_class` 32, four tokens would gain a
+tenth and thirty-two lose a quarter: pairs read an expert as often as it was chosen."""
 
 ANY_NUMBER = 1 << 62
 

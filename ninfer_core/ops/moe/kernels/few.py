@@ -7,8 +7,8 @@
 All tokens are rows of every tile, and those that did not choose the expert are masked: the tile has the shape of the
 class, whoever is in it. What a token gets from an expert goes to a place of its own, and is added in its own order.
 
-DEPENDENT: a launch may begin before the one ahead has ended; until `gdc_wait` it reads weights only. (Bringing weights
-of the next launch into the cache of the device as well cost more than it gained: 28.0 us for 27.0, one token, H200.)
+DEPENDENT: see `ops.kernels.dependent`; until they wait, launches read weights only. (Bringing weights of the next
+launch into the cache of the device as well cost more than it gained: 28.0 us for 27.0, one token, H200.)
 """
 
 from __future__ import annotations
