@@ -98,12 +98,12 @@ def test_every_token_is_one_that_the_settings_allow(backend: Backend, name: str)
             assert token in allowed, (place, token, allowed)
 
 
-SAMPLES, LENGTH = 1000, 4
+SAMPLES, LENGTH = 1000, 2
 
 
 @pytest.mark.long
 def test_the_law_of_tokens_that_dflash2_drew_is_the_one_without(backend: Backend) -> None:
-    """Handed case sp-02, at a temperature at which so sure a model says several things: counts of the first tokens of
+    """Handed case sp-02, at a temperature at which so sure a model says several things: counts of the first token of
     rounds in 1000 answers with drafts and 1000 without, by a chi-square of two samples at one percent."""
     prompt = backend(None).prompt(QUESTIONS[4])[0]
     counts: list[Counter[tuple[int, ...]]] = []
@@ -112,14 +112,14 @@ def test_the_law_of_tokens_that_dflash2_drew_is_the_one_without(backend: Backend
         answers: Counter[tuple[int, ...]] = Counter()
         for start in range(0, SAMPLES, 8):
             settings = [
-                with_settings(temperature=6.0, presence_penalty=1.5, seed=1_000_000 + start + row) for row in range(8)
+                with_settings(temperature=5.0, presence_penalty=1.5, seed=1_000_000 + start + row) for row in range(8)
             ]
-            answers.update(tuple(answer[1:3]) for answer in tokens_of(served, [prompt] * 8, settings, LENGTH))
+            answers.update(tuple(answer[1:2]) for answer in tokens_of(served, [prompt] * 8, settings, LENGTH))
         counts.append(answers)
-    frequent = [key for key, number in (counts[0] + counts[1]).items() if number >= 20]
+    frequent = [key for key, number in (counts[0] + counts[1]).items() if number >= 10]
     cells = [[own[key] for own in counts] for key in frequent]
     cells.append([sum(own.values()) - sum(own[key] for key in frequent) for own in counts])
-    cells = [cell for cell in cells if sum(cell) >= 20]
+    cells = [cell for cell in cells if sum(cell) >= 10]
     statistic = sum((first - second) ** 2 / (first + second) for first, second in cells)
     freedom = len(cells) - 1
     assert freedom >= 3, "the answers differ"
