@@ -224,10 +224,20 @@ def wrong_draft(draft: object, rows: int, bounds: DraftBounds) -> str | None:
 
 
 def held_to(draft: Draft, bounds: DraftBounds) -> Drafts:
-    """The drafts that can be looked at: a draft that is no token ends its row's, and no count is out of range."""
-    token_ids = draft.token_ids
+    """The drafts that can be looked at: one that is no token ends its row's, and no count is out of range.
+
+    Where drafts are drawn it is the last one looked at, in the form of a token that its law does not have: so it is
+    rejected, and the token in its place is one of max(p - q, 0), as speculative.md section 6 wants.
+    """
+    token_ids, law_ids = draft.token_ids, draft.law_ids
     known = (token_ids >= 0) & (token_ids < bounds.token_domain)
     counts = known.long().cumprod(1).sum(1)
+    instead = torch.zeros_like(token_ids)
+    if law_ids is not None:
+        counts = (counts + 1).clamp(max=bounds.draft_tokens)
+        # Of one token more than the support has, at least one is not in it.
+        spare = torch.arange(bounds.law_width + 1, device=law_ids.device).view(1, 1, -1, 1)
+        instead = (law_ids.unsqueeze(2) != spare).all(-1).long().argmax(-1)
     if draft.counts is not None:
         counts = torch.minimum(counts, draft.counts.clamp(min=0))
-    return Drafts(torch.where(known, token_ids, 0), counts, draft.law_ids, draft.probabilities)
+    return Drafts(torch.where(known, token_ids, instead), counts, law_ids, draft.probabilities)
