@@ -18,6 +18,7 @@ from ninfer_core.plugins.loading import LoadedPlugin
 REDUCED_HEAD = "draft_head"
 """The group of the head that proposes over fewer tokens (`--lm-head-draft`)."""
 CONVERT = "`ninfer convert HF_DIR --draft DRAFT_DIR` stores what a checkpoint has for drafting"
+WHOLE_HEAD = "leave --lm-head-draft out: drafts are then of the whole head (docs/artifact.md has what a reduced one is)"
 
 
 def chosen_draft_tokens(options: ServeOptions, spec: LoadedPlugin | None, header: ArtifactHeader) -> int:
@@ -61,16 +62,17 @@ def drafter_of(
 def check_groups(
     options: ServeOptions, drafter: PlannedDrafter, header: ArtifactHeader, inventory: tuple[TensorSpec, ...]
 ) -> None:
-    """Raises PlanRejected for groups of tensors that the family knows and of which the artifact has none."""
+    """Raises PlanRejected for groups of tensors of which the artifact has none, known to the family or not."""
     stored = {spec.name for spec in header.tensors}
     problems = []
     for group in drafter.groups:
         names = [spec.name for spec in inventory if spec.group == group]
-        if names and stored.isdisjoint(names):
-            option = "lm_head_draft" if group == REDUCED_HEAD else "spec"
-            message = f"{options.origin(option)} needs the tensors '{group}', {names[0]} and {len(names) - 1} more, "
-            message += f"and {header.source} has none of them"
-            problems.append(Problem(code="weights_missing", message=message, remedy=CONVERT))
+        if stored.isdisjoint(names):
+            option, remedy = ("lm_head_draft", WHOLE_HEAD) if group == REDUCED_HEAD else ("spec", CONVERT)
+            listed = f", {names[0]} and {len(names) - 1} more" if names else ""
+            message = f"{options.origin(option)} needs the tensors '{group}'{listed}, and {header.source} has none of "
+            message += "them"
+            problems.append(Problem(code="weights_missing", message=message, remedy=remedy))
     if problems:
         raise PlanRejected(problems)
 

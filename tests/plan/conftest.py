@@ -41,7 +41,11 @@ def ninfer_family_geometry(header, activation_dtype):
 
 @hookimpl
 def ninfer_family_inventory(header):
-    return (TensorSpec(name="embed", shape=(512, 64), dtype="bfloat16"),)
+    embed = TensorSpec(name="embed", shape=(512, 64), dtype="bfloat16")
+    head = TensorSpec(name="mtp.fc", shape=(64, 128), dtype="bfloat16", group="mtp")
+    # As a real one, whose reduced head is listed only where it is stored: only then is it known how long it is.
+    reduced = (spec for spec in header.tensors if spec.group == "draft_head")
+    return (embed, *((head,) if header.config.get("mtp") else ()), *reduced)
 
 @hookimpl
 def ninfer_family_resident(header, activation_dtype):

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ninfer_core.api.artifact import ArtifactHeader
+from ninfer_core.api.artifact import ArtifactHeader, TensorSpec
 from ninfer_core.api.errors import PlanRejected, Problem
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.plan.memory import page_bytes, pages_for
@@ -30,6 +30,11 @@ def drafting(make_registry: Callable[..., PluginRegistry]) -> PluginRegistry:
 
 def with_config(header: ArtifactHeader, **config: object) -> ArtifactHeader:
     return msgspec.structs.replace(header, config={**header.config, **config})
+
+
+def with_reduced_head(header: ArtifactHeader) -> ArtifactHeader:
+    ids = TensorSpec(name="head.ids", shape=(8,), dtype="int32", group="draft_head")
+    return msgspec.structs.replace(header, tensors=(*header.tensors, ids))
 
 
 def problem_of(registry: PluginRegistry, header: ArtifactHeader, device: Any, **options: Any) -> Problem:
@@ -109,7 +114,8 @@ def test_the_digest_knows_the_drafter(drafting: PluginRegistry, toy: Any) -> Non
         {"spec": "guess", "lm_head_draft": True},
         {"spec": "guess", "draft_tokens": 3},
     ]
-    digests = [resolve(ServeOptions(**each), drafting, toy.header(), toy.cuda()).digest for each in given]
+    header = with_reduced_head(toy.header())
+    digests = [resolve(ServeOptions(**each), drafting, header, toy.cuda()).digest for each in given]
     assert len(set(digests[:4])) == 4
     assert digests[4] == digests[1]
 
@@ -127,6 +133,38 @@ def test_what_the_backend_refuses_is_said_in_its_words(drafting: PluginRegistry,
     assert lacking.message == "--spec guess: the artifact has no head to draft with; convert it with --draft"
     long = problem_of(drafting, toy.header(), toy.cuda(), spec="guess", max_context=30000)
     assert "over 20000 tokens of context, not 30000" in long.message
+
+
+@pytest.mark.contract("OPT-23", "OPT-25")
+@pytest.mark.parametrize(
+    ("config", "options", "message", "way_out"),
+    [
+        (
+            {"mtp": True},
+            {},
+            "--spec needs the tensors 'mtp', mtp.fc and 0 more, and toy.ninfer has none of them",
+            "`ninfer convert HF_DIR --draft DRAFT_DIR`",
+        ),
+        (
+            {},
+            {"lm_head_draft": True},
+            "--lm-head-draft needs the tensors 'draft_head', and toy.ninfer has none of them",
+            "leave --lm-head-draft out",
+        ),
+    ],
+)
+def test_tensors_that_are_not_there_are_named_with_the_option_that_wants_them(
+    drafting: PluginRegistry,
+    toy: Any,
+    config: dict[str, object],
+    options: dict[str, Any],
+    message: str,
+    way_out: str,
+) -> None:
+    header = with_config(toy.header(), **config)
+    problem = problem_of(drafting, header, toy.cuda(), spec="guess", **options)
+    assert (problem.code, problem.message) == ("weights_missing", message)
+    assert problem.remedy.startswith(way_out)
 
 
 @pytest.mark.contract("OPT-23")
