@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from ninfer_core.api.artifact import DTYPE_BYTES, ArtifactHeader, ArtifactIdentity, TensorSpec, WeightSource
+from ninfer_core.api.artifact import (
+    DRAFT_CONFIG,
+    DRAFT_PREFIX,
+    DTYPE_BYTES,
+    ArtifactHeader,
+    ArtifactIdentity,
+    TensorSpec,
+    WeightSource,
+)
 from ninfer_core.api.efforts import EFFORTS
 from ninfer_core.api.errors import (
     ArtifactInvalid,
@@ -158,6 +166,8 @@ from ninfer_core.api.whole_answer import WholeAnswer, whole_answer
 
 __all__ = [
     "API_VERSION",
+    "DRAFT_CONFIG",
+    "DRAFT_PREFIX",
     "DTYPE_BYTES",
     "EFFORTS",
     "FINAL_HIDDEN",

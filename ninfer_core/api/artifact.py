@@ -24,6 +24,11 @@ DTYPE_BYTES: Mapping[str, int] = {
 }
 """Bytes of one element, by torch's own dtype name."""
 
+DRAFT_PREFIX = "draft."
+"""Before the names of a draft checkpoint's tensors, in an artifact that has one beside its target."""
+DRAFT_CONFIG = "draft_config.json"
+"""The resource that is the config of such a checkpoint."""
+
 
 class ArtifactIdentity(msgspec.Struct, frozen=True, kw_only=True):
     """Who an artifact is. `model_id` is its public name, `weights_id` its numeric form (`bf16`, `fp8`, ...).
@@ -38,7 +43,8 @@ class ArtifactIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TensorSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """Name, shape and dtype of one tensor. `group` is the feature that needs it: `text`, `mtp`, `vision`, `draft`."""
+    """Name, shape and dtype of one tensor. `group` is the feature that needs it: `text`, `mtp`, `vision`, `draft`,
+    `draft_head`."""
 
     name: str
     shape: tuple[int, ...]

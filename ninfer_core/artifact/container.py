@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from ninfer_core.api.artifact import ArtifactHeader, ArtifactIdentity
+from ninfer_core.api.artifact import DRAFT_CONFIG, ArtifactHeader, ArtifactIdentity
 from ninfer_core.api.errors import ArtifactInvalid
 from ninfer_core.artifact.handle import ArtifactHandle, FileStore, file_sizes
 from ninfer_core.artifact.identity import name_problems, weights_problem
@@ -28,7 +28,7 @@ OPTIONAL_RESOURCES = (
     "generation_config.json",
     "preprocessor_config.json",
     "video_preprocessor_config.json",
-    "draft_config.json",
+    DRAFT_CONFIG,
 )
 RESOURCES = (*REQUIRED_RESOURCES, *OPTIONAL_RESOURCES)
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import msgspec
 
+from ninfer_core.api.artifact import DRAFT_CONFIG, DRAFT_PREFIX
 from ninfer_core.api.errors import ArtifactInvalid
 from ninfer_core.artifact.handle import ArtifactHandle, FileStore
 from ninfer_core.artifact.safetensors_file import StoredTensor
-
-DRAFT_PREFIX = "draft."
-DRAFT_CONFIG = "draft_config.json"
 
 
 def with_drafter(target: ArtifactHandle, drafter: ArtifactHandle) -> ArtifactHandle:

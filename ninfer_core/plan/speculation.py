@@ -15,7 +15,7 @@ from ninfer_core.api.speculative import DrafterNeeds, DraftTokens
 from ninfer_core.plan.options import ServeOptions
 from ninfer_core.plugins.loading import LoadedPlugin
 
-REDUCED_HEAD = "draft_head"
+REDUCED_HEAD_GROUP = "draft_head"
 """The group of the head that proposes over fewer tokens (`--lm-head-draft`)."""
 CONVERT = "`ninfer convert HF_DIR --draft DRAFT_DIR` stores what a checkpoint has for drafting"
 WHOLE_HEAD = "leave --lm-head-draft out: drafts are then of the whole head (docs/artifact.md has what a reduced one is)"
@@ -45,7 +45,7 @@ def drafter_of(
     PlanRejected with what stands against it."""
     if spec is None:
         return None
-    head = (REDUCED_HEAD,) if options.lm_head_draft else ()
+    head = (REDUCED_HEAD_GROUP,) if options.lm_head_draft else ()
 
     @cache
     def planned(shape: BuildShape) -> PlannedDrafter:
@@ -68,7 +68,7 @@ def check_groups(
     for group in drafter.groups:
         names = [spec.name for spec in inventory if spec.group == group]
         if stored.isdisjoint(names):
-            option, remedy = ("lm_head_draft", WHOLE_HEAD) if group == REDUCED_HEAD else ("spec", CONVERT)
+            option, remedy = ("lm_head_draft", WHOLE_HEAD) if group == REDUCED_HEAD_GROUP else ("spec", CONVERT)
             listed = f", {names[0]} and {len(names) - 1} more" if names else ""
             message = f"{options.origin(option)} needs the tensors '{group}'{listed}, and {header.source} has none of "
             message += "them"

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from ninfer_models.qwen_hybrid.draft import DRAFT_CONFIG, REDUCED_HEAD
+from ninfer_models.qwen_hybrid.draft import REDUCED_HEAD
 from ninfer_models.qwen_hybrid.dummies import dummy_headers
 from ninfer_models.qwen_hybrid.inventory import build_inventory
 
-from ninfer_core.api import ArtifactHeader, ArtifactInvalid, TensorSpec
+from ninfer_core.api import DRAFT_CONFIG, ArtifactHeader, ArtifactInvalid, TensorSpec
 
 # A published drafter of the 27B model (speculative.md section 1.3).
 PUBLISHED: dict[str, Any] = {

@@ -15,12 +15,11 @@ from typing import Any
 
 import msgspec
 import torch
-from ninfer_models.qwen_hybrid.draft import DRAFT_CONFIG
 from triton.backends.compiler import GPUTarget
 from triton.compiler import CompiledKernel
 from triton.runtime.driver import driver
 
-from ninfer_core.api import ArtifactHeader, DeviceInfo
+from ninfer_core.api import DRAFT_CONFIG, ArtifactHeader, DeviceInfo
 from ninfer_core.artifact import open_artifact
 from ninfer_core.artifact.encoding import encoded_artifact
 from ninfer_core.artifact.handle import ArtifactHandle

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from ninfer_models.qwen_hybrid.draft import DRAFT_CONFIG, REDUCED_HEAD
+from ninfer_models.qwen_hybrid.draft import REDUCED_HEAD
 from ninfer_models.qwen_hybrid.inventory import build_inventory
 from safetensors.torch import load_file
 
+from ninfer_core.api import DRAFT_CONFIG
 from ninfer_core.artifact import embedded_artifact, inventory_problems, open_artifact
 from ninfer_core.plugins import PluginRegistry
 from tools.tiny_model import draft_measure

@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 import torch
-from ninfer_models.qwen_hybrid.draft import DRAFT_CONFIG
 from ninfer_models.qwen_hybrid.inventory import build_inventory
 from torch.nn import functional
 
+from ninfer_core.api import DRAFT_CONFIG
 from ninfer_core.artifact import open_artifact
 from ninfer_core.plugins import PluginRegistry
 from tools.tiny_model import draft_measure

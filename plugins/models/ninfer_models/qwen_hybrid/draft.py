@@ -9,12 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from ninfer_core.api import TensorSpec
+from ninfer_core.api import DRAFT_CONFIG, DRAFT_PREFIX, TensorSpec
 from ninfer_models.qwen_hybrid.config import QwenHybridConfig
 from ninfer_models.qwen_hybrid.fields import Fields
 
-DRAFT_CONFIG = "draft_config.json"
-DRAFT_PREFIX = "draft."
 REDUCED_HEAD = "draft_head.token_ids"
 """int32 [rows]: the tokens a reduced head proposes from, the most frequent first. Its rows are those of the head."""
 ARCHITECTURES = ("DFlashDraftModel", "DFlash2DraftModel")

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ninfer_core.api import ArtifactHeader, ArtifactIdentity, TensorSpec
-from ninfer_models.qwen_hybrid.draft import DRAFT_CONFIG, REDUCED_HEAD
+from ninfer_core.api import DRAFT_CONFIG, ArtifactHeader, ArtifactIdentity, TensorSpec
+from ninfer_models.qwen_hybrid.draft import REDUCED_HEAD
 from ninfer_models.qwen_hybrid.inventory import build_inventory
 
 _COMMON: Mapping[str, object] = {

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from ninfer_core.api import ArtifactHeader, ArtifactInvalid, StoredMatrix, TensorSpec, find_matrix
+from ninfer_core.api import DRAFT_CONFIG, ArtifactHeader, ArtifactInvalid, StoredMatrix, TensorSpec, find_matrix
 from ninfer_models.qwen_hybrid.config import Experts, QwenHybridConfig, VisionShape, parse_config
-from ninfer_models.qwen_hybrid.draft import DRAFT_CONFIG, draft_shapes, reduced_head
+from ninfer_models.qwen_hybrid.draft import draft_shapes, reduced_head
 
 STORED_DTYPES = frozenset({"float32", "float16", "bfloat16"})
 _TEXT_PREFIXES = ("model.language_model.", "language_model.model.", "model.")

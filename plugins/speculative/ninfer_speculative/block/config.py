@@ -12,10 +12,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ninfer_core.api import MOST_DRAFT_TOKENS, ArtifactHeader, PluginIncompatible
+from ninfer_core.api import DRAFT_CONFIG, MOST_DRAFT_TOKENS, ArtifactHeader, PluginIncompatible
+from ninfer_core.ops.workspace.draft_walk import CHOICES
 from ninfer_speculative.block.fields import Fields
 
-CONFIG = "draft_config.json"
 FIRST, SECOND = "DFlashDraftModel", "DFlash2DraftModel"
 """`architectures` of the two drafters."""
 
@@ -83,8 +83,6 @@ _MEANINGLESS = frozenset(
 _KNOWN = _INNER | _SIZES | _MEANINGLESS | frozenset(_FIXED) | {"architectures", "dflash_config", "is_causal"}
 _MOST_LAYERS = 64
 _HEAD_DIMS = (32, 64, 128, 256)
-_CANDIDATES = 16
-"""Of a position, as `ops.draft_walk` has them."""
 
 
 class DraftLayer(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,24 +137,24 @@ class DraftConfig(msgspec.Struct, frozen=True, kw_only=True):
 def parse_config(header: ArtifactHeader, plugin: str, architecture: str) -> DraftConfig:
     """The config in `header`, for the plugin that serves `architecture`. Raises PluginIncompatible, which says what is
     wrong with it or how an artifact comes by one."""
-    if CONFIG not in header.resources:
+    if DRAFT_CONFIG not in header.resources:
         raise PluginIncompatible(
-            f"{plugin} drafts with weights of its own, and {header.source} has none (no {CONFIG}); add those of a "
-            "draft checkpoint made for this model: ninfer convert HF_DIR --draft DRAFT_DIR -o OUT.ninfer"
+            f"{plugin} drafts with weights of its own, and {header.source} has none (no {DRAFT_CONFIG}); add those of "
+            "a draft checkpoint made for this model: ninfer convert HF_DIR --draft DRAFT_DIR -o OUT.ninfer"
         )
     try:
-        raw = json.loads(header.resources[CONFIG])
+        raw = json.loads(header.resources[DRAFT_CONFIG])
     except (ValueError, RecursionError):
         raw = None
     if not isinstance(raw, dict):
-        raise PluginIncompatible(f"{CONFIG} of {header.source} is no JSON object; convert the artifact again")
+        raise PluginIncompatible(f"{DRAFT_CONFIG} of {header.source} is no JSON object; convert the artifact again")
     _check_architecture(raw.get("architectures"), header, plugin, architecture)
     fields = Fields(raw)
     config = _read(fields, second=architecture == SECOND)
     if fields.problems:
         listed = "".join(f"\n  - {problem}" for problem in fields.problems)
         raise PluginIncompatible(
-            f"{CONFIG} of {header.source} asks for another drafter than {plugin} computes:{listed}\n"
+            f"{DRAFT_CONFIG} of {header.source} asks for another drafter than {plugin} computes:{listed}\n"
             "use a draft checkpoint that is published for this model, or start without --spec"
         )
     return config
@@ -207,7 +205,7 @@ def _additions(fields: Fields) -> Additions:
     rank = fields.size("selector_rank", most=1024)
     if rank & (rank - 1):
         fields.wrong("selector_rank", "a power of two")
-    fields.size("selector_top_k", least=_CANDIDATES, most=_CANDIDATES)
+    fields.size("selector_top_k", least=CHOICES, most=CHOICES)
     capped = fields.value("final_logit_softcapping") is not None
     return Additions(
         taps=fields.size("conv_kernel_size", most=8),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from ninfer_core.api import (
+    DRAFT_CONFIG,
     DTYPE_BYTES,
     MOST_DRAFT_TOKENS,
     ArtifactHeader,
@@ -18,11 +19,9 @@ from ninfer_core.api import (
     StateArray,
 )
 from ninfer_core.ops.workspace import FLOAT32, INT64, linear, partial_rope, rms_norm, sample, swiglu
-from ninfer_speculative.block.config import CONFIG, DraftConfig
+from ninfer_core.ops.workspace.draft_walk import CHOICES
+from ninfer_speculative.block.config import DraftConfig
 from ninfer_speculative.block.resident import list_pieces
-
-CHOICES = 16
-"""Support of the law that a draft of DFlash2 is drawn from."""
 
 KEYS, VALUES = "draft_keys_", "draft_values_"
 """Beginnings of the names of the state arrays."""
@@ -99,7 +98,7 @@ def _check_target(header: ArtifactHeader, config: DraftConfig, plugin: str, geom
         wrong.append(f"mask_token_id is {config.mask_token_id}, and the embedding has rows 0 to {rows - 1}")
     if wrong:
         raise PluginIncompatible(
-            f"the drafter in {header.source} was made for another model, so {plugin} cannot use it ({CONFIG}): "
+            f"the drafter in {header.source} was made for another model, so {plugin} cannot use it ({DRAFT_CONFIG}): "
             f"{'; '.join(wrong)}; convert with the draft checkpoint of this model, or start without --spec"
         )
 

@@ -10,11 +10,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from ninfer_core.api import ArtifactHeader, PluginIncompatible, TensorSpec
+from ninfer_core.api import DRAFT_PREFIX, ArtifactHeader, PluginIncompatible, TensorSpec
 from ninfer_speculative.block.config import DraftConfig
-
-PREFIX = "draft."
-"""Of the checkpoint's names in an artifact."""
 
 _STORED_DTYPES = ("bfloat16", "float16", "float32")
 
@@ -34,7 +31,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def spec(self) -> TensorSpec:
-        return TensorSpec(name=f"{PREFIX}{self.name}", shape=self.shape, dtype=self.dtype, group="draft")
+        return TensorSpec(name=f"{DRAFT_PREFIX}{self.name}", shape=self.shape, dtype=self.dtype, group="draft")
 
 
 def list_pieces(config: DraftConfig, activation_dtype: str) -> tuple[Piece, ...]:
@@ -118,7 +115,7 @@ class _Lister:
         yield self._matrix(f"{conv}.coefficients", (coefficients, hidden), f"{conv}.kernel_projection.weight")
 
     def _part(self, name: str, shape: tuple[int, ...]) -> TensorSpec:
-        return TensorSpec(name=PREFIX + name, shape=shape, dtype=self._dtype, group="draft")
+        return TensorSpec(name=DRAFT_PREFIX + name, shape=shape, dtype=self._dtype, group="draft")
 
     def _matrix(self, name: str, shape: tuple[int, int], part: str) -> Piece:
         return Piece(name=name, shape=shape, dtype=self._dtype, parts=(self._part(part, shape),))
