@@ -119,8 +119,8 @@ class Drafter(Protocol):
     """A drafter on the device. Its calls launch work and wait for nothing, so that rounds can be captured."""
 
     def ingest(self, columns: DraftColumns) -> None:
-        """A chunk of one row's prompt, all of it committed. Its last column comes with the next call, when the token
-        behind it is known."""
+        """Committed columns of one row: a chunk of its prompt, or what ends before tokens that were put into its answer,
+        and these. The last column of a chunk comes with the next call, when the token behind it is known."""
         ...
 
     def propose(self, columns: DraftColumns, sampling: DraftSampling) -> Draft:
@@ -134,7 +134,8 @@ class HostDrafter(Protocol):
     def open(self, row: int) -> None: ...
 
     def extend(self, row: int, token_ids: Sequence[int]) -> None:
-        """These tokens are committed behind those of before: the prompt, then what was taken of every round."""
+        """These tokens stand behind those of before: the prompt in chunks, then what was taken of every round, and
+        what was put into the answer."""
         ...
 
     def propose(self, row: int, most: int) -> Sequence[int]:
