@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ninfer_core.api.artifact import DTYPE_BYTES, TensorSpec, WeightSource
-from ninfer_core.api.errors import ArtifactInvalid
+from ninfer_core.api.errors import ArtifactInvalid, StartFailed
 from ninfer_core.artifact.wording import bounded, quoted
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class FiniteWeights:
 
     def check(self) -> None:
         """Wait for the device. Raises ArtifactInvalid with every tensor read so far that has values which are no
-        numbers, and how many; those are read again for it."""
+        numbers, and how many; those are read again for it. Raises StartFailed where they are numbers then."""
         import torch
 
         if self._finite is None or bool(self._finite):
@@ -108,6 +108,11 @@ class FiniteWeights:
             values = self._weights.read(name, torch.device("cpu"))
             if count := count_nonfinite(values):
                 problems.append(nonfinite_problem(name, count, values.numel()))
+        if not problems:
+            raise StartFailed(
+                f"weights of {self._source} were NaN or infinite on the device, and none are when they are read again: "
+                "start again, and have the device's memory checked where that comes back"
+            )
         raise ArtifactInvalid(self._source, bounded(problems))
 
     def _look_at(self, name: str, values: torch.Tensor) -> None:

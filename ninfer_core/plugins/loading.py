@@ -6,7 +6,7 @@ import contextlib
 import importlib
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,13 +49,8 @@ class HookRelay:
             if optional:
                 return None
             raise PluginBroken(f"{self._label} does not implement {name}, which is needed here")
-        try:
+        with failures_of(self._label, name):
             result = self._callers[name](**arguments)
-        except (NinferError, KeyboardInterrupt):
-            raise
-        # SystemExit and its like as well: a plugin does not end the process with an exit code of its own.
-        except BaseException as error:
-            raise PluginBroken(f"{self._label} failed in {name}: {describe(error)}") from error
         if result is None:
             if optional:
                 return None
@@ -109,6 +104,19 @@ def load(offer: PluginOffer) -> LoadedPlugin:
 def hook_names(kind: str) -> tuple[str, ...]:
     """The hooks that a plugin of `kind` may implement."""
     return tuple(name for name in dir(SPECS_BY_KIND[kind]) if name.startswith("ninfer_"))
+
+
+@contextlib.contextmanager
+def failures_of(label: str, place: str) -> Iterator[None]:
+    """What a plugin that messages call `label` raises in here becomes PluginBroken, which names the `place`; a
+    NinferError and a KeyboardInterrupt stay what they are."""
+    try:
+        yield
+    except (NinferError, KeyboardInterrupt):
+        raise
+    # SystemExit and its like as well: a plugin does not end the process with an exit code of its own.
+    except BaseException as error:
+        raise PluginBroken(f"{label} failed in {place}: {describe(error)}") from error
 
 
 def describe(error: BaseException) -> str:

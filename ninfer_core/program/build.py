@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import torch
 
 from ninfer_core.api.artifact import ArtifactHeader, WeightSource
-from ninfer_core.api.errors import NinferError, StartFailed
+from ninfer_core.api.errors import NinferError, PluginBroken, StartFailed
 from ninfer_core.api.kv import KVCodec
 from ninfer_core.api.model import Model
 from ninfer_core.api.plan import DeviceInfo, ExecutionPlan
@@ -225,7 +225,10 @@ def _phase(name: str, on_phase: OnPhase) -> Iterator[None]:
     begin = time.monotonic()
     try:
         yield
-    except torch.OutOfMemoryError as error:
+    except (torch.OutOfMemoryError, PluginBroken) as error:
+        # What memory a plugin asks for in vain, as for the weights, is no fault of its own.
+        if not isinstance(error, torch.OutOfMemoryError) and not isinstance(error.__cause__, torch.OutOfMemoryError):
+            raise
         raise StartFailed(
             f"the device ran out of memory during '{name}' although the plan fits it: {error}; "
             "another process may hold some of it"

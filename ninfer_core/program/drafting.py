@@ -8,22 +8,21 @@ is thus always there, and is shown as soon as the token behind it is known.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import torch
 
-from ninfer_core.api.errors import NinferError, PluginBroken
+from ninfer_core.api.errors import PluginBroken
 from ninfer_core.api.model import AttentionCache
 from ninfer_core.api.speculative import Draft, DraftColumns, Drafter, DraftSampling
 from ninfer_core.ops.accept import Drafts
 from ninfer_core.ops.paged_attention import AttentionRoute, AttentionRoutes
 from ninfer_core.ops.round_start import RoundInputs
-from ninfer_core.plugins.loading import describe
+from ninfer_core.plugins.loading import failures_of
 from ninfer_core.program.cache import PagedCache
 from ninfer_core.program.pools import Pools
-
-Made = TypeVar("Made")
 
 
 class Shown(Protocol):
@@ -130,7 +129,8 @@ class DeviceDrafting:
             cache=self._cache(self._routes.decode, begun.block_table, context_tokens),
         )
         sampling = DraftSampling(table.numbers.index_select(0, slots)[:, 0], table.seeds.index_select(0, slots))
-        draft = self._asked("propose", lambda: self._drafter.propose(columns, sampling))
+        with self._failures("propose"):
+            draft = self._drafter.propose(columns, sampling)
         if (wrong := wrong_draft(draft, slots.shape[0], self._bounds)) is not None:
             raise PluginBroken(f"{self._label} gave back something wrong from its drafter's propose: {wrong}")
         return held_to(draft, self._bounds)
@@ -181,7 +181,8 @@ class DeviceDrafting:
             state=self._pools.drafter_state,
             cache=self._cache(self._routes.prefill, self._pools.rows.block_tables[row : row + 1], end),
         )
-        self._asked("ingest", lambda: self._drafter.ingest(shown))
+        with self._failures("ingest"):
+            self._drafter.ingest(shown)
 
     def _cache(
         self, route: AttentionRoute, block_table: torch.Tensor, context_tokens: int
@@ -189,14 +190,8 @@ class DeviceDrafting:
         planes, first_layer = self._pools.planes, self._first_layer
         return lambda lengths: PagedCache(route, planes, block_table, lengths, context_tokens, first_layer)
 
-    def _asked(self, method: str, ask: Callable[[], Made]) -> Made:
-        try:
-            return ask()
-        except (NinferError, KeyboardInterrupt, torch.OutOfMemoryError):
-            raise
-        # SystemExit and its like as well, as in a hook.
-        except BaseException as error:
-            raise PluginBroken(f"{self._label} failed in its drafter's {method}: {describe(error)}") from error
+    def _failures(self, method: str) -> AbstractContextManager[None]:
+        return failures_of(self._label, f"its drafter's {method}")
 
 
 def wrong_draft(draft: object, rows: int, bounds: DraftBounds) -> str | None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
 
-from ninfer_core.api.errors import NinferError, PluginBroken
 from ninfer_core.api.speculative import HostDrafter
-from ninfer_core.plugins.loading import describe
-
-Made = TypeVar("Made")
+from ninfer_core.plugins.loading import failures_of
 
 
 class HostDrafts(Protocol):
@@ -51,15 +49,18 @@ class AskedHostDrafts:
         self._token_domain = token_domain
 
     def open(self, row: int) -> None:
-        self._asked("open", lambda: self._drafter.open(row))
+        with self._failures("open"):
+            self._drafter.open(row)
 
     def extend(self, row: int, token_ids: Sequence[int]) -> None:
         if token_ids:
-            self._asked("extend", lambda: self._drafter.extend(row, token_ids))
+            with self._failures("extend"):
+                self._drafter.extend(row, token_ids)
 
     def propose(self, row: int) -> tuple[int, ...]:
         """-> how many, and the drafts themselves, filled up with zeros."""
-        proposed = self._asked("propose", lambda: list(self._drafter.propose(row, self._draft_tokens)))
+        with self._failures("propose"):
+            proposed = list(self._drafter.propose(row, self._draft_tokens))
         drafts: list[int] = []
         for token_id in proposed[: self._draft_tokens]:
             if type(token_id) is not int or not 0 <= token_id < self._token_domain:
@@ -68,13 +69,8 @@ class AskedHostDrafts:
         return (len(drafts), *drafts, *(0 for _ in range(self._draft_tokens - len(drafts))))
 
     def close(self, row: int) -> None:
-        self._asked("close", lambda: self._drafter.close(row))
+        with self._failures("close"):
+            self._drafter.close(row)
 
-    def _asked(self, method: str, ask: Callable[[], Made]) -> Made:
-        try:
-            return ask()
-        except (NinferError, KeyboardInterrupt):
-            raise
-        # SystemExit and its like as well, as in a hook.
-        except BaseException as error:
-            raise PluginBroken(f"{self._label} failed in its drafter's {method}: {describe(error)}") from error
+    def _failures(self, method: str) -> AbstractContextManager[None]:
+        return failures_of(self._label, f"its drafter's {method}")

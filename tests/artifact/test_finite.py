@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ninfer_core.api.artifact import TensorSpec
-from ninfer_core.api.errors import ArtifactInvalid
+from ninfer_core.api.errors import ArtifactInvalid, StartFailed
 from ninfer_core.api.stored_matrix import WeightsFormat
 from ninfer_core.artifact import finite, open_artifact
 from ninfer_core.artifact.conversion import convert_directory
@@ -100,6 +100,23 @@ def test_a_source_names_what_came_through_it(value: float) -> None:
         weights.check()
     (problem,) = caught.value.problems
     assert problem.startswith(f"'{UP_PROJECTION}' holds 1 values of ") and "get the file again" in problem
+
+
+class SpoiltOnce(Spoilt):
+    """What went wrong on the way is well the next time."""
+
+    def read(self, name: str, device: torch.device) -> torch.Tensor:
+        made = super().read(name, device)
+        if name == self._name:
+            self._name = ""
+        return made
+
+
+def test_what_is_well_when_it_is_read_again_is_not_called_the_artifacts_fault() -> None:
+    weights = FiniteWeights("a model", SpoiltOnce(UP_PROJECTION, float("nan")))
+    weights.read(UP_PROJECTION, CPU)
+    with pytest.raises(StartFailed, match=r"weights of a model were NaN .* none are when they are read again"):
+        weights.check()
 
 
 @pytest.mark.parametrize("weights", ["bf16", "fp8", "nvfp4"])

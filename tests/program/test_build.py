@@ -129,6 +129,14 @@ def test_a_model_with_a_weight_that_is_no_number_does_not_start(
         start_with(registry, name, spoil)
 
 
+def test_memory_that_a_plugin_asks_for_in_vain_is_the_devices_lack(registry: PluginRegistry) -> None:
+    def taken(values: torch.Tensor) -> torch.Tensor:
+        raise torch.OutOfMemoryError("tried to allocate 2.00 GiB")
+
+    with pytest.raises(StartFailed, match=r"ran out of memory during 'weights' .*2\.00 GiB; another process"):
+        start_with(registry, NORM, taken)
+
+
 def test_a_model_whose_numbers_grow_beyond_all_bounds_does_not_start(registry: PluginRegistry) -> None:
     with pytest.raises(ModelNotFinite, match=r"of \d+ logits of a first prompt are NaN or infinite") as caught:
         start_with(registry, NORM, lambda values: values.fill_(3e38))
