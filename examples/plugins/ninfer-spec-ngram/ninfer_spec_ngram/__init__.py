@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ninfer_core.api import DrafterNeeds, DraftTokens, hookimpl
+from ninfer_core.api import MOST_DRAFT_TOKENS, DrafterNeeds, DraftTokens, hookimpl
 
 if TYPE_CHECKING:
     import torch
@@ -66,7 +66,7 @@ class _Text:
 
 @hookimpl
 def ninfer_spec_draft_tokens(header: ArtifactHeader) -> DraftTokens:
-    return DraftTokens(most=15, default=7)
+    return DraftTokens(most=MOST_DRAFT_TOKENS, default=7)
 
 
 @hookimpl
