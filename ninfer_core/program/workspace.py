@@ -13,9 +13,8 @@ import torch
 from ninfer_core.api.artifact import WeightSource
 
 ALLOWED_GROWTH_BYTES = 64 * 1024 * 1024
-"""Small temporaries (under 1 MiB) are served from 2 MiB segments of their own, beside the block; issue 2 allows every
-line of the ledger to be off by this much."""
-
+"""Small temporaries (under 1 MiB) are served from 2 MiB segments of their own, beside the block; every line of the
+ledger may be off by this much."""
 
 KEPT_HOLES_BYTES = 1024 * 1024 * 1024
 """What may have been read and dropped before it goes back to the driver, which the device has to be waited for."""

@@ -27,7 +27,7 @@ pytestmark = [
 
 MIB = 1 << 20
 LEDGER_SLACK_BYTES = 64 * MIB
-"""Issue 2: every line of the byte ledger within 64 MiB of what the device reports."""
+"""Every line of the byte ledger is within 64 MiB of what the device reports."""
 
 MATRIX_WORKSPACE_BYTES = 32 * MIB
 """Of the matrix library; reserved by torch, and part of the ledger's device context."""

@@ -18,10 +18,10 @@ from tools.tiny_model.outcomes import Outcome
 from tools.tiny_model.skills import SKILLS
 
 LEAST_SHARE_RIGHT = {"tools wide": 0.7}
-"""Of the held-out prompts of a skill; 0.95 of all the others (issue 5). Arguments of `tools wide` are often words that
+"""Of the held-out prompts of a skill; 0.95 of all the others. Arguments of `tools wide` are often words that
 nobody has ever written, and a single wrong letter counts."""
 LEAST_SHARE_RECALLED = 0.9
-"""Of the dialogues of up to 8 k tokens (issue 5)."""
+"""Of the dialogues of up to 8 k tokens."""
 
 LEAST_SHARE_OF_NEWCOMERS = 0.85
 """Of the hand-written first requests, with thinking and without."""

@@ -16,8 +16,8 @@ from ninfer_core.ops.moe.weights import ExpertWeights
 
 @dataclass(frozen=True, slots=True)
 class PairLaunch:
-    """Launch parameters: for the first kernel inner values of a program, stages and warps, and whether the second one
-    may begin beside it; for the second kernel the weights that a program holds at once, and warps. No bit of a result
+    """Launch parameters: for the first kernel inner values of a program, stages, whether the second one may begin
+    beside it, and warps; for the second kernel the weights that a program holds at once, and warps. No bit of a result
     depends on the first three."""
 
     inner_values: int

@@ -85,7 +85,7 @@ _MOST_LAYERS = 64
 _HEAD_DIMS = (32, 64, 128, 256)
 
 
-class DraftLayer(msgspec.Struct, frozen=True, kw_only=True):
+class LayerSight(msgspec.Struct, frozen=True, kw_only=True):
     """`window` is in tokens: a context column at distance `window` or more is not seen; None where all are. With
     `causal`, a row of the block sees those before it alone."""
 
@@ -116,7 +116,7 @@ class DraftConfig(msgspec.Struct, frozen=True, kw_only=True):
     head_dim: int
     norm_epsilon: float
     rope_theta: float
-    layers: tuple[DraftLayer, ...]
+    layers: tuple[LayerSight, ...]
     taps: tuple[int, ...]
     mask_token_id: int
     embedding_scale: float
@@ -245,7 +245,7 @@ def _rope_theta(fields: Fields) -> float:
     return theta
 
 
-def _layers(fields: Fields) -> tuple[DraftLayer, ...]:
+def _layers(fields: Fields) -> tuple[LayerSight, ...]:
     """Where no key says whether it is causal, a sliding layer is and another is not (speculative.md section 3.2)."""
     count = fields.size("num_hidden_layers", most=_MOST_LAYERS)
     kinds = _kinds(fields, count)
@@ -255,14 +255,14 @@ def _layers(fields: Fields) -> tuple[DraftLayer, ...]:
     told = fields.flag("is_causal")
     causal = fields.flag("causal") if told is None else told
     return tuple(
-        DraftLayer(window=window if kind == SLIDING else None, causal=kind == SLIDING if causal is None else causal)
+        LayerSight(window=window if kind == SLIDING else None, causal=kind == SLIDING if causal is None else causal)
         for kind in kinds
     )
 
 
 def _kinds(fields: Fields, count: int) -> list[str]:
     kinds = fields.value("layer_types")
-    if isinstance(kinds, list) and len(kinds) == count and set(kinds) <= {SLIDING, FULL}:
+    if isinstance(kinds, list) and len(kinds) == count and all(kind in (SLIDING, FULL) for kind in kinds):
         return kinds
     fields.wrong("layer_types", f"{count} times {SLIDING} or {FULL}")
     return [FULL] * count
