@@ -15,12 +15,15 @@ from ninfer_core.artifact.safetensors_file import StoredTensor
 
 
 def with_drafter(target: ArtifactHandle, drafter: ArtifactHandle) -> ArtifactHandle:
-    """Both from directories. Raises ArtifactInvalid where the target has a drafter already."""
+    """Both from directories. Raises ArtifactInvalid where the target has a drafter already, and where there is none in
+    the other directory."""
     assert isinstance(target.store, FileStore) and isinstance(drafter.store, FileStore), "they are files"
     header = target.header
     if DRAFT_CONFIG in header.resources or any(spec.name.startswith(DRAFT_PREFIX) for spec in header.tensors):
         problem = f"it has a drafter of its own ({DRAFT_CONFIG} or tensors {DRAFT_PREFIX}*); leave --draft out"
         raise ArtifactInvalid(header.source, [problem])
+    if not drafter.store.tensors:
+        raise ArtifactInvalid(drafter.header.source, ["its files hold no tensors, so there is no drafter in it"])
     added = {DRAFT_PREFIX + name: _renamed(stored) for name, stored in drafter.store.tensors.items()}
     joined = msgspec.structs.replace(
         header,

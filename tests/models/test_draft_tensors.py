@@ -75,7 +75,7 @@ def test_a_wrong_config_is_refused_with_the_field(change: dict[str, Any], said: 
 
 
 def test_what_is_no_object_is_refused() -> None:
-    for broken in (b"[]", b"{"):
+    for broken in (b"[]", b"{", b"[" * 100_000):
         with pytest.raises(ArtifactInvalid) as caught:
             build_inventory(with_draft(broken))
         assert list(caught.value.problems) == [f"{DRAFT_CONFIG} is no JSON object"]

@@ -25,7 +25,7 @@ def draft_shapes(resource: bytes, target: QwenHybridConfig, problems: list[str])
     """Every tensor that the config needs. What is wrong with it is added to `problems`, and nothing follows."""
     try:
         raw = json.loads(resource)
-    except ValueError:
+    except (ValueError, RecursionError):
         raw = None
     if not isinstance(raw, dict):
         problems.append(f"{DRAFT_CONFIG} is no JSON object")

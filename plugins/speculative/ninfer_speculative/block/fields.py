@@ -7,6 +7,9 @@ from collections.abc import Mapping
 _MOST_SIZE = 1 << 24
 """No size of a drafter is larger: a hostile config cannot make later arithmetic absurd."""
 
+_MOST_NUMBER = 1e18
+"""No number of a drafter is larger, and float32 holds its square."""
+
 
 class Fields:
     """The keys of a draft config. What is wrong is added to `problems`, and a harmless stand-in is returned.
@@ -41,13 +44,13 @@ class Fields:
         return max(least, 1)
 
     def positive(self, name: str, default: float | None = None) -> float:
-        """A number above 0; required where there is no default."""
+        """A number in (0, 1e18], and so a finite one; required where there is no default."""
         value = self.value(name)
         if value is None and default is not None:
             return default
-        if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf"):
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= _MOST_NUMBER:
             return float(value)
-        self.wrong(name, "a number above 0")
+        self.wrong(name, f"a number above 0 and at most {_MOST_NUMBER:g}")
         return 1.0
 
     def flag(self, name: str) -> bool | None:
