@@ -8,7 +8,7 @@ from functools import cache
 import msgspec
 
 from ninfer_core.api.artifact import ArtifactHeader, TensorSpec
-from ninfer_core.api.errors import PlanRejected, PluginIncompatible, Problem
+from ninfer_core.api.errors import PlanRejected, PluginBroken, PluginIncompatible, Problem
 from ninfer_core.api.geometry import BuildShape, Geometry
 from ninfer_core.api.plan import Feature, PlannedDrafter
 from ninfer_core.api.speculative import DrafterNeeds, DraftTokens
@@ -42,7 +42,8 @@ def drafter_of(
     options: ServeOptions, spec: LoadedPlugin | None, header: ArtifactHeader, geometry: Geometry
 ) -> Callable[[BuildShape], PlannedDrafter] | None:
     """What the backend needs for units of work, each shape asked once; None where nothing speculates. Asking raises
-    PlanRejected with what stands against it."""
+    PlanRejected with what stands against it, PluginBroken for taps of layers that the model does not have: nobody would
+    write what they see."""
     if spec is None:
         return None
     head = (REDUCED_HEAD_GROUP,) if options.lm_head_draft else ()
@@ -54,6 +55,11 @@ def drafter_of(
             needs: DrafterNeeds = spec.hook.ninfer_spec_needs(header=header, geometry=geometry, shape=asked)
         except PluginIncompatible as refusal:
             raise _refused(options, refusal) from refusal
+        if (beyond := max(needs.taps, default=0)) >= geometry.layers:
+            raise PluginBroken(
+                f"{spec.offer.label} gave back something wrong from ninfer_spec_needs: tap {beyond}, and the model has "
+                f"layers 0 to {geometry.layers - 1}"
+            )
         return PlannedDrafter(groups=tuple(dict.fromkeys(("text", *needs.groups, *head))), needs=needs)
 
     return planned

@@ -20,7 +20,7 @@ def ninfer_spec_needs(header, geometry, shape):
     return DrafterNeeds(
         groups=("mtp",) if header.config.get("mtp") else (),
         resident=(TensorSpec(name="draft.fc", shape=(64, 128), dtype=shape.activation_dtype),),
-        taps=(1, FINAL_HIDDEN),
+        taps=(header.config.get("tap", 1), FINAL_HIDDEN),
         kv_layers=1,
         state=(StateArray(name="ring", layers=2, shape=(16, 8), dtype=shape.activation_dtype),),
         workspace_bytes=1000 * shape.decode_columns + shape.prefill_tokens,

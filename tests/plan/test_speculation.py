@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from ninfer_core.api.artifact import ArtifactHeader, TensorSpec
-from ninfer_core.api.errors import PlanRejected, Problem
+from ninfer_core.api.errors import PlanRejected, PluginBroken, Problem
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.plan.memory import page_bytes, pages_for
 from ninfer_core.plan.options import ServeOptions
@@ -133,6 +133,13 @@ def test_what_the_backend_refuses_is_said_in_its_words(drafting: PluginRegistry,
     assert lacking.message == "--spec guess: the artifact has no head to draft with; convert it with --draft"
     long = problem_of(drafting, toy.header(), toy.cuda(), spec="guess", max_context=30000)
     assert "over 20000 tokens of context, not 30000" in long.message
+
+
+def test_a_tap_of_a_layer_that_is_not_there_is_the_backends_fault(drafting: PluginRegistry, toy: Any) -> None:
+    options = ServeOptions(spec="guess")
+    assert resolve(options, drafting, with_config(toy.header(), tap=7), toy.cuda())
+    with pytest.raises(PluginBroken, match="wrong from ninfer_spec_needs: tap 8, and the model has layers 0 to 7"):
+        resolve(options, drafting, with_config(toy.header(), tap=8), toy.cuda())
 
 
 @pytest.mark.contract("OPT-23", "OPT-25")
