@@ -119,8 +119,9 @@ class Drafter(Protocol):
     """A drafter on the device. Its calls launch work and wait for nothing, so that rounds can be captured."""
 
     def ingest(self, columns: DraftColumns) -> None:
-        """Committed columns of one row: a chunk of its prompt, or what ends before tokens that were put into its answer,
-        and these. The last column of a chunk comes with the next call, when the token behind it is known."""
+        """Committed columns of one row: a chunk of its prompt, or of tokens that were put into its answer, with what
+        was taken before these. The last column of a chunk comes with the next call, when the token behind it is known.
+        """
         ...
 
     def propose(self, columns: DraftColumns, sampling: DraftSampling) -> Draft:
