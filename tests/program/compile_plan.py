@@ -121,6 +121,7 @@ def few_taps(draft_config: bytes) -> bytes:
     """The config of a drafter of as many layers of the target, among those that are kept."""
     config = msgspec.json.decode(draft_config)
     ids = config["dflash_config"]["target_layer_ids"]
+    config["num_target_layers"] = LAYERS
     config["dflash_config"]["target_layer_ids"] = [place * (LAYERS - 1) // (len(ids) - 1) for place in range(len(ids))]
     return msgspec.json.encode(config)
 
