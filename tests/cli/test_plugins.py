@@ -51,13 +51,12 @@ def test_list_is_a_table_of_every_kind(run: Run) -> None:
 
 
 def test_list_can_be_read_by_scripts_and_limited_to_a_kind(run: Run) -> None:
-    code, out, _ = run("list", "--kind", "spec", "--json")
+    code, out, _ = run("list", "--kind", "media", "--json")
     lines = json.loads(out)
     assert code == 0
     assert [(line["name"], line["state"], line["version"]) for line in lines] == [
-        ("dflash", "not-built", None),
-        ("dflash2", "not-built", None),
-        ("mtp", "not-built", None),
+        ("image", "not-built", None),
+        ("video", "not-built", None),
     ]
     assert set(lines[0]) == {"kind", "name", "state", "package", "version", "summary", "reason"}
 
@@ -102,7 +101,7 @@ def test_show_prints_the_manifest_and_the_hooks(tmp_path: Path, run: Run) -> Non
         ("kv:", "'kv:' is no plugin reference"),
         ("kv:bf-16", "no kv plugin 'bf-16'; did you mean 'bf16'?"),
         ("kvs:bf16", "no kind of plugin 'kvs'; did you mean 'kv'?"),
-        ("spec:mtp", "spec plugin 'mtp' is not built yet"),
+        ("media:image", "media plugin 'image' is not built yet"),
     ],
 )
 @pytest.mark.parametrize("command", ["show", "check"])

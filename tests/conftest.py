@@ -1,0 +1,15 @@
+"""What has to be settled before any test module is imported: the allocator as the engine sets it, and Triton's
+interpreter where there is no CUDA device. Kernels are made for one or the other when their modules are imported."""
+
+from __future__ import annotations
+
+import os
+
+from ninfer_core.program.start import settle_environment
+
+settle_environment("cuda")
+
+import torch  # noqa: E402
+
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
