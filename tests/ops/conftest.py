@@ -1,15 +1,10 @@
-"""Random inputs that are the same in every run, and Triton's interpreter where there is no CUDA device: a test of a
-kernel takes `kernel_device` and runs on both."""
+"""Random inputs that are the same in every run. A test of a kernel takes `kernel_device`: the CUDA device, or the CPU,
+where Triton interprets."""
 
 from __future__ import annotations
 
-import os
-
 import pytest
 import torch
-
-if not torch.cuda.is_available():
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # read when a module with kernels is imported
 
 
 @pytest.fixture(autouse=True)
