@@ -14,7 +14,8 @@ import triton
 import triton.language as tl
 
 from ninfer_core.ops.kernels.dependent import let_next_begin, wait_for_launches
-from ninfer_core.ops.linear.kernels.codes import BLOCK_REST, BLOCK_SHIFT, E4M3_SHIFT, e2m1, e4m3
+from ninfer_core.ops.linear.kernels.codes import BLOCK_REST, E4M3_SHIFT, e4m3
+from ninfer_core.ops.linear.kernels.nvfp4 import add_e2m1, word_factors
 from ninfer_core.ops.swiglu.triton import silu
 from ninfer_core.ops.workspace.linear import LEAST_SHARE
 
@@ -45,22 +46,6 @@ def _add_e4m3(even_sums, odd_sums, code, even, odd, ASSEMBLY: tl.constexpr):
     """Products of the codes in both places of a word, in sums of their own: no dot waits for the other."""
     even_sums = tl.dot(e4m3(code, 0, ASSEMBLY), even, even_sums, input_precision="ieee")
     return even_sums, tl.dot(e4m3(code, 1, ASSEMBLY), odd, odd_sums, input_precision="ieee")
-
-
-@triton.jit
-def _add_e2m1(even_sums, odd_sums, code, factor, first, second, third, fourth, ASSEMBLY: tl.constexpr):
-    """The same for the four codes of a word, each multiplied with the scale of its block."""
-    even_sums = tl.dot(e2m1(code, 0, ASSEMBLY) * factor, first, even_sums, input_precision="ieee")
-    odd_sums = tl.dot(e2m1(code, 1, ASSEMBLY) * factor, second, odd_sums, input_precision="ieee")
-    even_sums = tl.dot(e2m1(code, 2, ASSEMBLY) * factor, third, even_sums, input_precision="ieee")
-    return even_sums, tl.dot(e2m1(code, 3, ASSEMBLY) * factor, fourth, odd_sums, input_precision="ieee")
-
-
-@triton.jit
-def _block_scales(blocks, mask, OUTPUTS: tl.constexpr, INPUTS: tl.constexpr, EVEN: tl.constexpr, LIKE: tl.constexpr):
-    """[OUTPUTS, INPUTS / 4] in the dtype of x: scale · BLOCK_SHIFT for each word of codes."""
-    scale = (_load(blocks, mask, EVEN).to(tl.float32) * BLOCK_SHIFT).to(LIKE)
-    return tl.reshape(tl.broadcast_to(scale[:, :, None], (OUTPUTS, INPUTS // 16, 4)), (OUTPUTS, INPUTS // 4))
 
 
 @triton.jit
@@ -173,7 +158,7 @@ def few_rows(
         elif FORMAT == "nvfp4":
             ahead = blocks + tl.multiple_of(start // 16, QUAD)
             block_mask = (block < (inputs - start) // 16)[None, :]
-            factor = _block_scales(ahead, block_mask, OUTPUTS, INPUTS, EVEN, LIKE)
+            factor = word_factors(_load(ahead, block_mask, EVEN), OUTPUTS, INPUTS, LIKE)
             if SORTED:
                 third = tl.load(x + 2 * x_part + at, mask=x_mask, other=0.0)
                 fourth = tl.load(x + 3 * x_part + at, mask=x_mask, other=0.0)
@@ -181,10 +166,11 @@ def few_rows(
                 even, odd = _halves(value, INPUTS // 2, ROWS)
                 first, third = _halves(even, WALK, ROWS)
                 second, fourth = _halves(odd, WALK, ROWS)
-            sums, odd_sums = _add_e2m1(sums, odd_sums, code, factor, first, second, third, fourth, ASSEMBLY)
+            sums, odd_sums = add_e2m1(sums, odd_sums, code, factor, first, second, third, fourth, ASSEMBLY)
             if GATED:
-                factor = _block_scales(ahead + up * block_stride, block_mask, OUTPUTS, INPUTS, EVEN, LIKE)
-                ups, odd_ups = _add_e2m1(ups, odd_ups, up_code, factor, first, second, third, fourth, ASSEMBLY)
+                up_scale = _load(ahead + up * block_stride, block_mask, EVEN)
+                factor = word_factors(up_scale, OUTPUTS, INPUTS, LIKE)
+                ups, odd_ups = add_e2m1(ups, odd_ups, up_code, factor, first, second, third, fourth, ASSEMBLY)
         else:
             if not SORTED:
                 first, second = _halves(value * tl.full((1, 1), E4M3_SHIFT, LIKE), WALK, ROWS)
