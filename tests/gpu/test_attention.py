@@ -3,7 +3,7 @@ row among others against the row alone."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 import torch
@@ -11,6 +11,7 @@ from ninfer_kvformats import bf16, fp8
 
 from ninfer_core.api import KVDeviceCodec, Rotation
 from ninfer_core.ops.paged_attention import AttentionRoutes, AttentionShape, PagedRows, select
+from ninfer_core.program.compilation import compiling_only
 from ninfer_core.testing.attention import AttentionCase, random_case
 from ninfer_core.testing.tolerances import BF16_OPERATION
 
@@ -23,8 +24,13 @@ CUDA = torch.device("cuda")
 FORMATS = {"bf16": bf16, "fp8": fp8}
 HEADS = {"27b": (24, 4, 256), "35b-a3b": (16, 2, 256), "of 128": (16, 4, 128)}
 PAIRS = 32
+ROUNDS = (1, 4, 5, 8, 16)
+"""Columns of rounds."""
+SHORT = (0, 63, 64, 1000, 5000)
+LONG = 65_535
+CHUNKS = ((0, 1), (0, 64), (100, 300), (1000, 2049))
+"""Tokens before a chunk, and its columns."""
 
-NAMES = pytest.mark.parametrize("name", list(FORMATS))
 MODELS = pytest.mark.parametrize("model", list(HEADS))
 
 
@@ -46,25 +52,37 @@ def routes_for(name: str, model: str, columns: int) -> tuple[KVDeviceCodec, Atte
     return codec, shape, routes
 
 
-@NAMES
+@pytest.fixture(scope="module", params=FORMATS)
+def name(request: pytest.FixtureRequest) -> Iterator[str]:
+    """With the kernels compiled side by side: one after the other, each at its first launch, takes minutes."""
+    with compiling_only():
+        for model in HEADS:
+            for columns in ROUNDS:
+                codec, shape, routes = routes_for(request.param, model, columns)
+                for lengths in (SHORT, (LONG,)):
+                    random_case(codec, shape, lengths, columns, CUDA, PAIRS).run(routes.decode)
+            codec, shape, routes = routes_for(request.param, model, 1)
+            for length, columns in CHUNKS:
+                random_case(codec, shape, (length,), columns, CUDA, PAIRS).run(routes.prefill)
+    yield request.param
+
+
 @MODELS
-@pytest.mark.parametrize("columns", [1, 4, 5, 8, 16])
+@pytest.mark.parametrize("columns", ROUNDS)
 def test_rounds(name: str, model: str, columns: int) -> None:
     codec, shape, routes = routes_for(name, model, columns)
-    case = random_case(codec, shape, [0, 63, 64, 1000, 5000], columns, CUDA, PAIRS)
+    case = random_case(codec, shape, SHORT, columns, CUDA, PAIRS)
     BF16_OPERATION.check(case.run(routes.decode), case.expected(range(columns)))
 
 
-@NAMES
 def test_a_round_at_a_long_context(name: str) -> None:
     codec, shape, routes = routes_for(name, "27b", 1)
-    case = random_case(codec, shape, [65_535], 1, CUDA, PAIRS)
+    case = random_case(codec, shape, [LONG], 1, CUDA, PAIRS)
     BF16_OPERATION.check(case.run(routes.decode), case.expected([0]))
 
 
-@NAMES
 @MODELS
-@pytest.mark.parametrize(("length", "columns"), [(0, 1), (0, 64), (100, 300), (1000, 2049)])
+@pytest.mark.parametrize(("length", "columns"), CHUNKS)
 def test_chunks(name: str, model: str, length: int, columns: int) -> None:
     codec, shape, routes = routes_for(name, model, 1)
     case = random_case(codec, shape, [length], columns, CUDA, PAIRS)
@@ -81,7 +99,6 @@ def alone(case: AttentionCase, row: int) -> AttentionCase:
     return AttentionCase(case.codec, case.shape, tuple(lengths), projected, case.norms, rotation, rows, case.scale)
 
 
-@NAMES
 @pytest.mark.parametrize("columns", [1, 4])
 def test_a_row_is_the_same_alone_and_among_others(name: str, columns: int) -> None:
     codec, shape, routes = routes_for(name, "27b", columns)

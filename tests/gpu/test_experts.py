@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from torch.nn import functional
@@ -18,12 +20,15 @@ from ninfer_core.ops.linear import (
     encode_fp8,
     encode_nvfp4,
 )
+from ninfer_core.program.compilation import compiling_only
 from ninfer_core.testing.tolerances import BF16_LAYER, FP8_LAYER
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 
 EXPERTS, TOP_K, HIDDEN, WIDTH = 256, 8, 2048, 512
 EPSILON = 1e-6
+ROWS, COLUMNS = (1, 8), (1, 2, 3, 5, 16)
+PREFILLS = (1, 63, 1024, 4096, 4097)
 LOOKED_AT = 16
 """Tokens that are compared: the formula reads the experts of each in float64."""
 MARGIN = 0.1
@@ -43,9 +48,21 @@ def matrix(layout: str, *shape: int) -> Matrix:
 
 
 @pytest.fixture(scope="module", params=["dense", "fp8", "nvfp4"])
-def weights(request: pytest.FixtureRequest) -> moe.ExpertWeights:
+def weights(request: pytest.FixtureRequest, layer: moe.FeedForward, norm: Norm) -> Iterator[moe.ExpertWeights]:
+    """With the kernels compiled side by side: one after the other, each at its first launch, takes minutes."""
     torch.manual_seed(5)
-    layout: str = request.param
+    made = make(request.param)
+    with compiling_only():
+        for tokens, row_class in (
+            *((rows * columns, DECODE_ROWS * columns) for columns in COLUMNS for rows in ROWS),
+            *((tokens, 0) for tokens in PREFILLS),
+        ):
+            x = torch.randn(tokens, HIDDEN, device="cuda").bfloat16()
+            layer(x, made, row_class, norm=norm, residual=x)
+    yield made
+
+
+def make(layout: str) -> moe.ExpertWeights:
     return moe.ExpertWeights(
         router=torch.randn(EXPERTS, HIDDEN, device="cuda").mul(4 * HIDDEN**-0.5).bfloat16(),
         gate_up=matrix(layout, EXPERTS, 2 * WIDTH, HIDDEN),
@@ -103,8 +120,8 @@ def layer() -> moe.FeedForward:
     return moe.select(torch.device("cuda"), "auto")
 
 
-@pytest.mark.parametrize("columns", [1, 2, 3, 5, 16])
-@pytest.mark.parametrize("rows", [1, 8])
+@pytest.mark.parametrize("columns", COLUMNS)
+@pytest.mark.parametrize("rows", ROWS)
 def test_decode(layer: moe.FeedForward, weights: moe.ExpertWeights, norm: Norm, rows: int, columns: int) -> None:
     x = draw(rows * columns, weights, norm)
     nothing = torch.zeros_like(x)
@@ -115,7 +132,7 @@ def test_decode(layer: moe.FeedForward, weights: moe.ExpertWeights, norm: Norm, 
         assert torch.equal(alone, together[start : start + columns])
 
 
-@pytest.mark.parametrize("tokens", [1, 63, 1024, 4096, 4097])
+@pytest.mark.parametrize("tokens", PREFILLS)
 def test_prefill(layer: moe.FeedForward, weights: moe.ExpertWeights, norm: Norm, tokens: int) -> None:
     x = draw(tokens, weights, norm)
     actual = layer(x, weights, norm=norm, residual=torch.zeros_like(x))

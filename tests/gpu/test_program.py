@@ -19,6 +19,7 @@ from ninfer_core.program.build import build_program, device_of
 from ninfer_core.program.contract import RowRound, RowSetup, Sampling
 from ninfer_core.program.runner import DeviceProgram
 from ninfer_core.testing.tiny import tiny_artifact
+from tests.gpu.first_layers import first_layers
 
 pytestmark = [
     pytest.mark.gpu,
@@ -28,6 +29,8 @@ pytestmark = [
 MIB = 1 << 20
 LEDGER_SLACK_BYTES = 64 * MIB
 """Every line of the byte ledger is within 64 MiB of what the device reports."""
+
+SOME_LAYERS = 24
 
 MATRIX_WORKSPACE_BYTES = 32 * MIB
 """Of the matrix library; reserved by torch, and part of the ledger's device context."""
@@ -90,9 +93,12 @@ def generate(program: DeviceProgram, prompts: Sequence[Sequence[int]], first_see
 PROMPTS = [[(7 * place + 13 * length) % 250 for place in range(length)] for length in (5, 64, 65, 200, 1, 30, 128, 90)]
 
 
+@pytest.mark.parametrize("layers", [SOME_LAYERS, pytest.param(None, marks=pytest.mark.long)], ids=["some", "all"])
 @pytest.mark.parametrize("name", ["qwen3.8-27b", "qwen3.6-35b-a3b"])
-def test_a_dummy_decodes_in_the_bytes_of_its_ledger(name: str, registry: PluginRegistry) -> None:
+def test_a_dummy_decodes_in_the_bytes_of_its_ledger(name: str, layers: int | None, registry: PluginRegistry) -> None:
     artifact = open_artifact(f"dummy:{name}", registry)
+    if layers is not None:
+        artifact = first_layers(artifact.header, layers)
     plan = resolve(ServeOptions(device=0, max_concurrency=8), registry, artifact.header, device_info())
     torch.cuda.empty_cache()
     before, torch_before = used_bytes(), torch.cuda.memory_allocated(0)

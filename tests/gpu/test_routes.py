@@ -7,15 +7,12 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import msgspec
 import pytest
 import torch
 
-from ninfer_core.api import ArtifactHeader, ForwardBatch, Model, RecurrentState
+from ninfer_core.api import ForwardBatch, Model, RecurrentState
 from ninfer_core.artifact import open_artifact
-from ninfer_core.artifact.dummy import DummyStore
 from ninfer_core.artifact.encoding import encoded_artifact
-from ninfer_core.artifact.handle import ArtifactHandle
 from ninfer_core.plan.device import find_device, probe_gpus
 from ninfer_core.plan.options import ServeOptions
 from ninfer_core.plan.resolve import resolve
@@ -24,6 +21,7 @@ from ninfer_core.program.build import build_program, device_of
 from ninfer_core.program.contract import RowRound, RowSetup, Sampling
 from ninfer_core.program.runner import DeviceProgram
 from ninfer_core.testing.tolerances import BF16_LOGITS
+from tests.gpu.first_layers import first_layers
 
 pytestmark = [
     pytest.mark.gpu,
@@ -69,29 +67,13 @@ def registry() -> PluginRegistry:
     return PluginRegistry.discover()
 
 
-def few_layers(name: str, registry: PluginRegistry) -> ArtifactHeader:
-    header = open_artifact(f"dummy:{name}", registry).header
-    config = {**header.config, "num_hidden_layers": LAYERS}
-    for key in ("layer_types",):
-        if isinstance(kinds := config.get(key), list):
-            config[key] = kinds[:LAYERS]
-    kept = tuple(spec for spec in header.tensors if not _layer_of(spec.name) >= LAYERS)
-    return msgspec.structs.replace(header, config=config, tensors=kept)
-
-
-def _layer_of(name: str) -> int:
-    parts = name.split(".")
-    return int(parts[parts.index("layers") + 1]) if "layers" in parts else -1
-
-
 def build(
     case: str, registry: PluginRegistry, recorded: list[Recorded] | None = None, **options: object
 ) -> DeviceProgram:
     """With `recorded`, rounds are launched and the model's logits are kept there."""
     name, more = CASES[case]
     chosen = ServeOptions(device=0, max_concurrency=8, max_context=4096, kv_capacity=8 * 4096, **more, **options)  # type: ignore[arg-type]
-    header = few_layers(name, registry)
-    handle = ArtifactHandle(header=header, notes=(), store=DummyStore(header))
+    handle = first_layers(open_artifact(f"dummy:{name}", registry).header, LAYERS)
     if chosen.weights is not None:
         (offer,) = registry.offers("family")
         handle = encoded_artifact(handle, registry.load(offer), chosen.weights)

@@ -15,6 +15,7 @@ from ninfer_core.artifact.encoding import encoded_artifact
 from ninfer_core.plugins import LoadedPlugin, PluginRegistry
 from ninfer_core.program.workspace import weights_for
 from ninfer_core.testing.tiny import write_tiny_artifact
+from tests.gpu.first_layers import first_layers
 
 pytestmark = [
     pytest.mark.gpu,
@@ -22,6 +23,7 @@ pytestmark = [
 ]
 
 MIB = 1 << 20
+SOME_LAYERS = 12
 FORMS = ("fp32", "fp8", "nvfp4")
 
 
@@ -68,11 +70,15 @@ def test_a_file_arrives_as_it_does_on_the_cpu(
         assert all(map(torch.equal, expected[name], found[name])), name
 
 
+@pytest.mark.parametrize("layers", [SOME_LAYERS, pytest.param(None, marks=pytest.mark.long)], ids=["some", "all"])
 @pytest.mark.parametrize("form", ["bf16", "fp8", "nvfp4"])
 def test_a_model_of_real_shapes_takes_what_the_plan_says(
-    registry: PluginRegistry, family: LoadedPlugin, form: str
+    registry: PluginRegistry, family: LoadedPlugin, form: str, layers: int | None
 ) -> None:
-    handle = encoded_artifact(open_artifact("dummy:qwen3.8-27b", registry), family, form)
+    handle = open_artifact("dummy:qwen3.8-27b", registry)
+    if layers is not None:
+        handle = first_layers(handle.header, layers)
+    handle = encoded_artifact(handle, family, form)
     torch.cuda.empty_cache()
     before = torch.cuda.memory_reserved()
     weights = loaded(handle, torch.device("cuda"))
