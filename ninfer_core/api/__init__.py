@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ninfer_core.api.artifact import (
     DRAFT_CONFIG,
+    DRAFT_GROUP,
     DRAFT_PREFIX,
     DTYPE_BYTES,
     ArtifactHeader,
@@ -167,6 +168,7 @@ from ninfer_core.api.whole_answer import WholeAnswer, whole_answer
 __all__ = [
     "API_VERSION",
     "DRAFT_CONFIG",
+    "DRAFT_GROUP",
     "DRAFT_PREFIX",
     "DTYPE_BYTES",
     "EFFORTS",

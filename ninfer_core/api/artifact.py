@@ -28,6 +28,8 @@ DRAFT_PREFIX = "draft."
 """Before the names of a draft checkpoint's tensors, in an artifact that has one beside its target."""
 DRAFT_CONFIG = "draft_config.json"
 """The resource that is the config of such a checkpoint."""
+DRAFT_GROUP = "draft"
+"""The group of its tensors."""
 
 
 class ArtifactIdentity(msgspec.Struct, frozen=True, kw_only=True):

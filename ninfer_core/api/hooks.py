@@ -148,6 +148,15 @@ class KVHooks(CommonHooks):
 
 
 class SpecHooks(CommonHooks):
+    @optional
+    @hookspec(firstresult=True)
+    def ninfer_spec_inventory(self, header: ArtifactHeader, geometry: Geometry) -> Sequence[TensorSpec] | None:
+        """Every tensor of the draft checkpoint that the artifact has beside its target, in group `draft`, under its
+        name there: `draft.` and the checkpoint's own. `draft_config.json` among the resources is the checkpoint's
+        config. None where that is another drafter's; raises PluginIncompatible for one that it knows and cannot draft
+        with, for this target or at all."""
+        raise NotImplementedError
+
     @hookspec(firstresult=True)
     def ninfer_spec_draft_tokens(self, header: ArtifactHeader) -> DraftTokens:
         """How many tokens it can draft a round with this artifact. Raises PluginIncompatible, which says what the

@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
-from ninfer_core.api.artifact import ArtifactHeader, ArtifactIdentity, TensorSpec
+from ninfer_core.api.artifact import ArtifactHeader, ArtifactIdentity
 from ninfer_core.api.errors import ArtifactInvalid
 from ninfer_core.api.geometry import Geometry
 from ninfer_core.api.stored_matrix import WeightsFormat
 from ninfer_core.artifact.container import FORMAT_VERSION, REQUIRED_RESOURCES, SUFFIX
-from ninfer_core.artifact.drafter import with_drafter
+from ninfer_core.artifact.drafter import REPORTED_ACTIVATIONS, with_drafter
 from ninfer_core.artifact.encoding import EncodingStore, encoded_artifact, encoding_problem, tensor_bytes
 from ninfer_core.artifact.finite import finite_pieces
 from ninfer_core.artifact.frontend import checked_frontend
 from ninfer_core.artifact.handle import ArtifactHandle
-from ninfer_core.artifact.inventory import inventory_problems
+from ninfer_core.artifact.inventory import whole_inventory
 from ninfer_core.artifact.source import open_artifact
 from ninfer_core.artifact.wording import bounded
 from ninfer_core.artifact.writer import Chunks, write_container
 from ninfer_core.plugins import LoadedPlugin, PluginRegistry, claiming_families
-
-REQUIRED_GROUP = "text"
-
-REPORTED_ACTIVATIONS = "bfloat16"
-"""What geometries are computed for where no plan has chosen: the dtype of activations on a GPU."""
 
 
 class Conversion(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,19 +97,13 @@ def _check_directory(source: str) -> None:
         raise ArtifactInvalid(source, ["only a Hugging Face directory can be converted"])
 
 
-def stored_groups(header: ArtifactHeader, inventory: Sequence[TensorSpec]) -> frozenset[str]:
-    """The groups of which the artifact holds at least one tensor, and `text`, which no model goes without."""
-    names = {spec.name for spec in header.tensors}
-    return frozenset({REQUIRED_GROUP, *(spec.group for spec in inventory if spec.name in names)})
-
-
 def _checked(
     stored: ArtifactHandle, registry: PluginRegistry, weights: WeightsFormat | None
 ) -> tuple[LoadedPlugin, ArtifactHandle]:
     """Whose it is, and the artifact in the form that is wanted."""
     family = _only_family(registry, stored.header)
     handle = stored if weights is None else _encoded(stored, family, weights)
-    _check(handle.header, family)
+    _check(handle.header, family, registry)
     return family, handle
 
 
@@ -139,15 +128,15 @@ def _only_family(registry: PluginRegistry, header: ArtifactHeader) -> LoadedPlug
     raise ArtifactInvalid(header.source, [problem, *(failure.message for failure in found.failures)])
 
 
-def _check(header: ArtifactHeader, family: LoadedPlugin) -> None:
-    """Config, inventory and frontend, all as the family sees them. Raises ArtifactInvalid."""
+def _check(header: ArtifactHeader, family: LoadedPlugin, registry: PluginRegistry) -> None:
+    """Config, inventory and frontend as the family sees them, a drafter as its backend does. Raises ArtifactInvalid."""
     problems = [f"{name} is missing" for name in REQUIRED_RESOURCES if name not in header.resources]
     try:
         geometry: Geometry = family.hook.ninfer_family_geometry(header=header, activation_dtype=REPORTED_ACTIVATIONS)
         inventory = family.hook.ninfer_family_inventory(header=header)
     except ArtifactInvalid as invalid:
         raise ArtifactInvalid(header.source, [*problems, *invalid.problems]) from None
-    problems.extend(inventory_problems(header, inventory, stored_groups(header, inventory)))
+    problems.extend(whole_inventory(registry, header, geometry, inventory)[1])
     if problems:
         raise ArtifactInvalid(header.source, bounded(problems))
     checked_frontend(family, header, geometry)

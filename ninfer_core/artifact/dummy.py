@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from ninfer_core.api.artifact import ArtifactHeader, TensorSpec
+from ninfer_core.api.artifact import DRAFT_CONFIG, ArtifactHeader, TensorSpec
 from ninfer_core.api.errors import ArtifactInvalid, NinferError
+from ninfer_core.api.geometry import Geometry
+from ninfer_core.artifact.drafter import REPORTED_ACTIVATIONS
 from ninfer_core.artifact.handle import ArtifactHandle
 from ninfer_core.artifact.values import fill
 from ninfer_core.artifact.weights import OpenWeights
 from ninfer_core.artifact.wording import quoted
-from ninfer_core.plugins import PluginRegistry
+from ninfer_core.plugins import PluginRegistry, claiming_drafters
 from ninfer_core.plugins.offer import standing
 from ninfer_core.plugins.suggest import suggestion
 
@@ -40,9 +42,20 @@ def open_dummy(name: str, registry: PluginRegistry) -> ArtifactHandle:
         raise ArtifactInvalid(source, [message, *failures])
     if len(headers) > 1:
         raise ArtifactInvalid(source, [f"several families offer it: {', '.join(sorted(headers))}"])
-    (header,) = headers.values()
-    header = msgspec.structs.replace(header, source=source)
+    ((family, header),) = headers.items()
+    header = _with_draft_tensors(msgspec.structs.replace(header, source=source), family, registry)
     return ArtifactHandle(header=header, notes=header.notes, store=DummyStore(header))
+
+
+def _with_draft_tensors(header: ArtifactHeader, family: str, registry: PluginRegistry) -> ArtifactHeader:
+    """The family says which drafter was published for the model, by its config; the tensors are known to the backend
+    that drafts with it. None are added where none is installed."""
+    if DRAFT_CONFIG not in header.resources:
+        return header
+    hook = registry.load(registry.select("family", family)).hook
+    geometry: Geometry = hook.ninfer_family_geometry(header=header, activation_dtype=REPORTED_ACTIVATIONS)
+    claims = claiming_drafters(registry, header, geometry).claims
+    return msgspec.structs.replace(header, tensors=(*header.tensors, *(claims[0].inventory if claims else ())))
 
 
 def dummies(registry: PluginRegistry) -> tuple[dict[str, dict[str, ArtifactHeader]], list[str]]:

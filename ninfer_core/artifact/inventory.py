@@ -1,14 +1,34 @@
-"""Compares what an artifact holds with what its family knows, before anything is read or allocated."""
+"""Compares what an artifact holds with what its family and its drafter's backend know, before anything is read or
+allocated."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Sequence
 
-from ninfer_core.api.artifact import ArtifactHeader, TensorSpec
+from ninfer_core.api.artifact import DRAFT_GROUP, ArtifactHeader, TensorSpec
+from ninfer_core.api.geometry import Geometry
+from ninfer_core.artifact.drafter import draft_inventory, without_drafter
 from ninfer_core.artifact.wording import bounded, quoted
+from ninfer_core.plugins import PluginRegistry
+
+REQUIRED_GROUP = "text"
+"""Of tensors that no model goes without."""
 
 _MAX_RANGES = 12
+
+
+def whole_inventory(
+    registry: PluginRegistry, header: ArtifactHeader, geometry: Geometry, known: Sequence[TensorSpec]
+) -> tuple[tuple[TensorSpec, ...], list[str]]:
+    """What the family knows and the drafter beside the target, and all that is wrong with what is there: every group
+    that is there at all has to be whole, and a drafter's as soon as its config is."""
+    draft, problems = draft_inventory(registry, header, geometry)
+    inventory = (*known, *draft)
+    stored = {spec.name for spec in header.tensors}
+    groups = {REQUIRED_GROUP, *(spec.group for spec in inventory if spec.name in stored)}
+    judged, groups = (header, groups | {DRAFT_GROUP}) if draft else (without_drafter(header), groups)
+    return inventory, [*problems, *inventory_problems(judged, inventory, groups)]
 
 
 def inventory_problems(

@@ -10,10 +10,10 @@ import msgspec
 from ninfer_core.api.artifact import ArtifactHeader, ArtifactIdentity, TensorSpec
 from ninfer_core.api.errors import ArtifactInvalid, NinferError
 from ninfer_core.api.geometry import Geometry
-from ninfer_core.artifact.conversion import REPORTED_ACTIVATIONS, stored_groups
+from ninfer_core.artifact.drafter import REPORTED_ACTIVATIONS
 from ninfer_core.artifact.frontend import checked_frontend
 from ninfer_core.artifact.identity import SCALE_ENDINGS, form_of_codes
-from ninfer_core.artifact.inventory import inventory_problems
+from ninfer_core.artifact.inventory import whole_inventory
 from ninfer_core.artifact.source import open_artifact
 from ninfer_core.plugins import LoadedPlugin, PluginRegistry, claiming_families
 
@@ -102,7 +102,7 @@ def report_artifact(source: str | None, registry: PluginRegistry) -> ArtifactRep
     problems: list[str] = []
     found = claiming_families(registry, header)
     notes.extend(failure.message for failure in found.failures)
-    geometry, inventory = _as_the_family_sees(header, found.claims, problems, notes)
+    geometry, inventory = _as_plugins_see(registry, header, found.claims, problems, notes)
     tensors = _lines(header, {spec.name: spec.group for spec in inventory})
     return ArtifactReport(
         source=header.source,
@@ -118,8 +118,12 @@ def report_artifact(source: str | None, registry: PluginRegistry) -> ArtifactRep
     )
 
 
-def _as_the_family_sees(
-    header: ArtifactHeader, claims: Sequence[LoadedPlugin], problems: list[str], notes: list[str]
+def _as_plugins_see(
+    registry: PluginRegistry,
+    header: ArtifactHeader,
+    claims: Sequence[LoadedPlugin],
+    problems: list[str],
+    notes: list[str],
 ) -> tuple[Geometry | None, tuple[TensorSpec, ...]]:
     if not claims:
         kind = header.config.get("model_type", "absent")
@@ -132,14 +136,15 @@ def _as_the_family_sees(
     hook = claims[0].hook
     try:
         geometry: Geometry = hook.ninfer_family_geometry(header=header, activation_dtype=REPORTED_ACTIVATIONS)
-        inventory: tuple[TensorSpec, ...] = tuple(hook.ninfer_family_inventory(header=header))
+        known: Sequence[TensorSpec] = hook.ninfer_family_inventory(header=header)
     except ArtifactInvalid as invalid:
         problems.extend(invalid.problems)
         return None, ()
     except NinferError as broken:
         problems.append(broken.message)
         return None, ()
-    problems.extend(inventory_problems(header, inventory, stored_groups(header, inventory)))
+    inventory, wrong = whole_inventory(registry, header, geometry, known)
+    problems.extend(wrong)
     problems.extend(_frontend_problems(claims[0], header, geometry))
     return geometry, inventory
 

@@ -23,7 +23,9 @@ from ninfer_core.plugins import PluginRegistry
     help="Numeric form of the matrices; without it, and with bf16, that of HF_DIR is kept.",
 )
 @click.option(
-    "--draft", metavar="DRAFT_DIR", help="Directory of a DFlash or DFlash2 checkpoint, which goes into the same file."
+    "--draft",
+    metavar="DRAFT_DIR",
+    help="Directory of a draft checkpoint (DFlash, DFlash2), which goes into the same file.",
 )
 @click.option("--force", is_flag=True, help="Replace OUT.ninfer if it exists.")
 def convert(
@@ -34,6 +36,8 @@ def convert(
 
     The model is checked completely first: its config, every tensor's name, shape and dtype, its frontend.
     """
+    if draft == "":
+        raise click.BadParameter("it names no directory", param_hint="--draft")
     problem = None if model_id is None else name_problem(model_id)
     if problem is not None:
         raise click.BadParameter(problem, param_hint="--model-id")

@@ -18,10 +18,11 @@ from ninfer_core.api.errors import ArtifactInvalid, PlanRejected, PluginIncompat
 from ninfer_core.api.frontend import Frontend, TemplateCapabilities, ThinkingDefaults
 from ninfer_core.api.geometry import BuildShape, Geometry, Kernels
 from ninfer_core.api.kv import KVLayout
-from ninfer_core.api.plan import Capacities, DeviceInfo, ExecutionPlan, Feature, Features, PlannedDrafter, PluginPin
+from ninfer_core.api.plan import Capacities, DeviceInfo, ExecutionPlan, Feature, Features, PluginPin
 from ninfer_core.api.protocol import Compat
 from ninfer_core.api.request import SamplingOptions
 from ninfer_core.api.version import API_VERSION
+from ninfer_core.artifact.drafter import without_drafter
 from ninfer_core.artifact.fingerprint import artifact_fingerprint
 from ninfer_core.artifact.frontend import checked_frontend
 from ninfer_core.artifact.inventory import inventory_problems
@@ -31,7 +32,13 @@ from ninfer_core.plan.option_sources import check_ranges
 from ninfer_core.plan.options import ServeOptions
 from ninfer_core.plan.selection import Selection, claim_family, require_capabilities, select_plugins
 from ninfer_core.plan.sizing import TEXT_ALONE, Sizing
-from ninfer_core.plan.speculation import check_groups, chosen_draft_tokens, drafter_of, speculation_feature
+from ninfer_core.plan.speculation import (
+    check_groups,
+    chosen_draft_tokens,
+    draft_tensors,
+    drafter_of,
+    speculation_feature,
+)
 from ninfer_core.plugins.loading import LoadedPlugin
 from ninfer_core.plugins.offer import PluginOffer
 from ninfer_core.plugins.registry import PluginRegistry
@@ -93,7 +100,8 @@ def resolve_selected(
     )
     wanted = wanted_capacities(options, geometry, chosen_draft_tokens(options, spec, header))
     if (drafter := sizing.planned_drafter(wanted)) is not None:
-        _check_drafting_tensors(options, family, header, drafter)
+        known = (*family.hook.ninfer_family_inventory(header=header), *draft_tensors(options, spec, header, geometry))
+        check_groups(options, drafter, header, known)
     capacities = fitted_capacities(options, sizing, wanted)
     frontend = checked_frontend(family, header, geometry)
     _check_thinking(options, frontend.capabilities)
@@ -107,21 +115,11 @@ def resolve_selected(
 
 def _geometry(family: LoadedPlugin, header: ArtifactHeader, activation_dtype: str) -> Geometry:
     geometry: Geometry = family.hook.ninfer_family_geometry(header=header, activation_dtype=activation_dtype)
-    problems = inventory_problems(header, family.hook.ninfer_family_inventory(header=header), TEXT_ALONE)
+    inventory = family.hook.ninfer_family_inventory(header=header)
+    problems = inventory_problems(without_drafter(header), inventory, TEXT_ALONE)
     if problems:
         raise ArtifactInvalid(header.source, problems)
     return geometry
-
-
-def _check_drafting_tensors(
-    options: ServeOptions, family: LoadedPlugin, header: ArtifactHeader, drafter: PlannedDrafter
-) -> None:
-    """Raises PlanRejected when all tensors of a group are missing that an option asks for, ArtifactInvalid when some
-    are, or are wrong."""
-    inventory = tuple(family.hook.ninfer_family_inventory(header=header))
-    check_groups(options, drafter, header, inventory)
-    if problems := inventory_problems(header, inventory, drafter.groups):
-        raise ArtifactInvalid(header.source, problems)
 
 
 def _resident(

@@ -7,11 +7,13 @@ from functools import cache
 
 import msgspec
 
-from ninfer_core.api.artifact import ArtifactHeader, TensorSpec
-from ninfer_core.api.errors import PlanRejected, PluginBroken, PluginIncompatible, Problem
+from ninfer_core.api.artifact import DRAFT_CONFIG, DRAFT_GROUP, ArtifactHeader, TensorSpec
+from ninfer_core.api.errors import ArtifactInvalid, PlanRejected, PluginBroken, PluginIncompatible, Problem
 from ninfer_core.api.geometry import BuildShape, Geometry
 from ninfer_core.api.plan import Feature, PlannedDrafter
 from ninfer_core.api.speculative import DrafterNeeds, DraftTokens
+from ninfer_core.artifact.drafter import without_drafter
+from ninfer_core.artifact.inventory import inventory_problems
 from ninfer_core.plan.options import ServeOptions
 from ninfer_core.plugins.loading import LoadedPlugin
 
@@ -55,6 +57,11 @@ def drafter_of(
             needs: DrafterNeeds = spec.hook.ninfer_spec_needs(header=header, geometry=geometry, shape=asked)
         except PluginIncompatible as refusal:
             raise _refused(options, refusal) from refusal
+        if DRAFT_GROUP in needs.groups and not spec.implements("ninfer_spec_inventory"):
+            raise PluginBroken(
+                f"{spec.offer.label} wants the tensors '{DRAFT_GROUP}' and does not implement ninfer_spec_inventory, "
+                "which says what they are"
+            )
         if (beyond := max(needs.taps, default=0)) >= geometry.layers:
             raise PluginBroken(
                 f"{spec.offer.label} gave back something wrong from ninfer_spec_needs: tap {beyond}, and the model has "
@@ -65,10 +72,24 @@ def drafter_of(
     return planned
 
 
+def draft_tensors(
+    options: ServeOptions, spec: LoadedPlugin | None, header: ArtifactHeader, geometry: Geometry
+) -> tuple[TensorSpec, ...]:
+    """What the backend says of the draft checkpoint in the artifact; nothing where there is none, or another's. Raises
+    PlanRejected with what it has against it."""
+    if spec is None or DRAFT_CONFIG not in header.resources:
+        return ()
+    try:
+        return tuple(spec.hook.ninfer_spec_inventory(header=header, geometry=geometry) or ())
+    except PluginIncompatible as refusal:
+        raise _refused(options, refusal) from refusal
+
+
 def check_groups(
     options: ServeOptions, drafter: PlannedDrafter, header: ArtifactHeader, inventory: tuple[TensorSpec, ...]
 ) -> None:
-    """Raises PlanRejected for groups of tensors of which the artifact has none, known to the family or not."""
+    """Raises PlanRejected for groups of tensors of which the artifact has none, known to a plugin or not;
+    ArtifactInvalid when some of a group are missing, or are wrong."""
     stored = {spec.name for spec in header.tensors}
     problems = []
     for group in drafter.groups:
@@ -81,6 +102,9 @@ def check_groups(
             problems.append(Problem(code="weights_missing", message=message, remedy=remedy))
     if problems:
         raise PlanRejected(problems)
+    judged = header if DRAFT_GROUP in drafter.groups else without_drafter(header)
+    if wrong := inventory_problems(judged, inventory, drafter.groups):
+        raise ArtifactInvalid(header.source, wrong)
 
 
 def speculation_feature(options: ServeOptions, spec: LoadedPlugin | None, draft_tokens: int) -> Feature:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ninfer_core.api.artifact import DTYPE_BYTES, ArtifactHeader, TensorSpec
+from ninfer_core.api.artifact import DRAFT_GROUP, DRAFT_PREFIX, DTYPE_BYTES, ArtifactHeader, TensorSpec
 from ninfer_core.api.frontend import SamplingPresets, TemplateCapabilities
 from ninfer_core.api.geometry import Geometry
 from ninfer_core.api.kv import KVLayout
@@ -83,6 +83,14 @@ def _tensors(result: object) -> None:
         _struct(spec, TensorSpec)
     _known_dtypes(spec.dtype for spec in result)
     _sizes({spec.name: spec.shape for spec in result})
+
+
+def _draft_tensors(result: Any) -> None:
+    _tensors(result)
+    if strange := [spec.name for spec in result if not spec.name.startswith(DRAFT_PREFIX)]:
+        raise ValueError(f"{strange[0]}, where names begin with {DRAFT_PREFIX}")
+    if others := [spec.group for spec in result if spec.group != DRAFT_GROUP]:
+        raise ValueError(f"a tensor of group '{others[0]}', where all are of '{DRAFT_GROUP}'")
 
 
 def _sizes(shapes: Mapping[str, tuple[int, ...]]) -> None:
@@ -206,6 +214,7 @@ _CHECKS: Mapping[str, Callable[[object], None]] = MappingProxyType(
         "ninfer_family_dummies": _dummies,
         "ninfer_kv_layout": _layout,
         "ninfer_kv_codec": _codec,
+        "ninfer_spec_inventory": _draft_tensors,
         "ninfer_spec_draft_tokens": _draft_tokens,
         "ninfer_spec_needs": _needs,
         "ninfer_spec_build": _with("propose"),

@@ -5,14 +5,19 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 import torch
 from safetensors.torch import save_file
 
-from ninfer_core.api import ArtifactInvalid
+from ninfer_core.api import ArtifactInvalid, PlanRejected, TensorSpec
 from ninfer_core.artifact import open_artifact
 from ninfer_core.artifact.conversion import convert_directory
+from ninfer_core.artifact.drafter import with_drafter
+from ninfer_core.artifact.report import report_artifact
+from ninfer_core.artifact.writer import write_container
 from ninfer_core.cli.main import main
 from ninfer_core.plugins import PluginRegistry
 from ninfer_core.testing.tiny import tiny_artifact, tiny_plan
@@ -78,21 +83,86 @@ def problems(target: Path, draft: Path, output: Path, registry: PluginRegistry) 
     return list(caught.value.problems)
 
 
-def test_what_does_not_belong_together_is_refused(target: Path, tmp_path: Path, registry: PluginRegistry) -> None:
+def test_what_is_no_whole_checkpoint_is_refused(target: Path, tmp_path: Path, registry: PluginRegistry) -> None:
     output = tmp_path / "m.ninfer"
-    wrong = drafter(tmp_path / "wide", hidden_size=96)
-    assert any("64, that of the target" in line for line in problems(target, wrong, output, registry))
     part = drafter(tmp_path / "part", without="fc.weight")
-    assert any("draft.fc.weight" in line for line in problems(target, part, output, registry))
+    assert any("missing: draft.fc.weight" in line for line in problems(target, part, output, registry))
     empty = drafter(tmp_path / "empty")
     save_file({}, empty / "model.safetensors")
     assert any("no tensors" in line for line in problems(target, empty, output, registry))
     first = drafter(tmp_path / "mixed", architectures=["DFlashDraftModel"])
-    assert any("candidate_selector" in line for line in problems(target, first, output, registry))
-    assert any("architectures" in line for line in problems(target, target, output, registry))
+    assert any("unknown: draft.candidate_selector" in line for line in problems(target, first, output, registry))
     file = tmp_path / "drafter.safetensors"
     file.write_bytes(b"")
     assert problems(target, file, output, registry) == ["only a Hugging Face directory can be converted"]
+
+
+@pytest.mark.parametrize(
+    ("second", "config"),
+    [
+        (True, {"hidden_size": 96}),
+        (True, {"num_target_layers": 5}),
+        (True, {"vocab_size": 100}),
+        (True, {"dflash_config": {"target_layer_ids": [0, 4]}}),
+        (True, {"hidden_act": "gelu", "head_dim": 80}),
+        (True, {"markov_rank": 4}),
+        (False, {"rope_scaling": {"factor": 2}}),
+        (False, {"use_sliding_window": False, "layer_types": ["sliding_attention"] * 2}),
+    ],
+)
+def test_what_a_plan_would_refuse_is_not_converted(
+    target: Path, tmp_path: Path, registry: PluginRegistry, second: bool, config: dict[str, Any]
+) -> None:
+    """Word for word: both ask the backend."""
+    inner = draft_config(Kind(second=second), FITTING)["dflash_config"] | config.get("dflash_config", {})
+    beside = drafter(tmp_path / "drafter", second=second, **config | {"dflash_config": inner})
+    lines = problems(target, beside, tmp_path / "m.ninfer", registry)
+    name, stored = "dflash2" if second else "dflash", open_artifact(str(target), registry)
+    joined = with_drafter(stored, open_artifact(str(beside), registry)).header
+    with pytest.raises(PlanRejected) as caught:
+        tiny_plan(registry, joined, spec=name)
+    (refused,) = caught.value.problems
+    said = refused.message.removeprefix(f"--spec {name}: ")
+    assert said != refused.message
+    assert lines == [f"its drafter cannot draft for it: {name}: {said}"]
+
+
+def test_a_drafter_that_nobody_knows_is_not_converted(target: Path, tmp_path: Path, registry: PluginRegistry) -> None:
+    unknown = drafter(tmp_path / "unknown", architectures=["DSparkDraftModel"])
+    (line,) = problems(target, unknown, tmp_path / "m.ninfer", registry)
+    assert line == (
+        "no backend of speculation knows its drafter (architectures in draft_config.json: 'DSparkDraftModel'; asked: "
+        "dflash@ninfer-speculative, dflash2@ninfer-speculative)"
+    )
+
+
+def test_a_name_that_is_none_is_a_usage_error(target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["convert", str(target), "-o", str(tmp_path / "m.ninfer"), "--draft", ""]) == 2
+    assert "--draft: it names no directory" in capsys.readouterr().err
+    assert not (tmp_path / "m.ninfer").exists()
+
+
+def test_a_drafter_that_cannot_be_used_keeps_nobody_from_serving_the_target(
+    target: Path, tmp_path: Path, registry: PluginRegistry
+) -> None:
+    beside = drafter(tmp_path / "drafter", hidden_act="gelu")
+    stored = open_artifact(str(target), registry)
+    joined = with_drafter(stored, open_artifact(str(beside), registry))
+    assert tiny_plan(registry, joined.header).drafter is None
+    path, header = tmp_path / "m.ninfer", joined.header
+    identity = msgspec.structs.replace(header.identity, family="qwen-hybrid", format_version=1)
+    write_container(
+        path, identity=identity, resources=header.resources, tensors=header.tensors, chunks=joined.store.chunks
+    )
+    (problem,) = report_artifact(str(path), registry).problems
+    assert "hidden_act is 'gelu'" in problem
+
+
+def test_tensors_behind_the_prefix_without_a_config_are_unknown(registry: PluginRegistry) -> None:
+    header = tiny_artifact().header
+    stray = TensorSpec(name="draft.fc.weight", shape=(2, 2), dtype="float32")
+    with pytest.raises(ArtifactInvalid, match=r"unknown: draft\.fc\.weight"):
+        tiny_plan(registry, msgspec.structs.replace(header, tensors=(*header.tensors, stray)))
 
 
 def test_a_target_with_a_drafter_keeps_it(target: Path, tmp_path: Path, registry: PluginRegistry) -> None:

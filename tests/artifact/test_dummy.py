@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import math
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 import torch
 
-from ninfer_core.api.artifact import TensorSpec
+from ninfer_core.api.artifact import DRAFT_CONFIG, TensorSpec
 from ninfer_core.api.errors import ArtifactInvalid
 from ninfer_core.artifact import open_artifact, values
 from ninfer_core.artifact.dummy import open_dummy
+from ninfer_core.artifact.report import report_artifact
 from ninfer_core.artifact.values import MATRIX, Normal, fill, law_of
 from ninfer_core.plugins import PluginRegistry
 from ninfer_core.testing.plugins import entry_points_in, write_plugin_package
@@ -125,3 +127,20 @@ def test_the_weights_of_27b_are_made_in_seconds_and_without_large_temporaries() 
 
 def weights_of(source: str) -> tuple[TensorSpec, ...]:
     return open_artifact(source, PluginRegistry.discover()).header.tensors
+
+
+@pytest.mark.parametrize(("name", "tensors"), [("qwen3.8-27b", 81), ("qwen3.6-35b-a3b", 69)])
+def test_the_drafter_of_a_dummy_has_the_tensors_that_its_backend_knows(name: str, tensors: int) -> None:
+    registry = PluginRegistry.discover()
+    report = report_artifact(f"dummy:{name}", registry)
+    header = open_dummy(name, registry).header
+    drafted = [spec for spec in header.tensors if spec.group == "draft"]
+    assert len(drafted) == tensors
+    assert report.problems == () and {group.group for group in report.groups} >= {"text", "mtp", "draft", "draft_head"}
+
+
+def test_a_dummy_is_without_drafter_where_no_backend_knows_it() -> None:
+    families = tuple(entry_points(group="ninfer.family"))
+    header = open_dummy("qwen3.8-27b", PluginRegistry.discover(families, {})).header
+    assert DRAFT_CONFIG in header.resources
+    assert not [spec for spec in header.tensors if spec.name.startswith("draft.")]

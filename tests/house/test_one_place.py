@@ -33,6 +33,7 @@ def defined(path: Path) -> set[str]:
         ("ordered_bits", "ninfer_core/ops/kernels/order.py"),
         ("DRAFT_CONFIG", "ninfer_core/api/artifact.py"),
         ("DRAFT_PREFIX", "ninfer_core/api/artifact.py"),
+        ("DRAFT_GROUP", "ninfer_core/api/artifact.py"),
         ("CHOICES", "ninfer_core/ops/workspace/draft_walk.py"),
         ("DECODE_ROWS", "ninfer_core/ops/workspace/linear.py"),
         ("CHUNK_COLUMNS", "ninfer_core/ops/workspace/gated_delta.py"),

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 import torch
 from ninfer_models import qwen_hybrid
-from ninfer_models.qwen_hybrid.draft import REDUCED_HEAD
 from ninfer_models.qwen_hybrid.geometry import build_geometry
+from ninfer_models.qwen_hybrid.reduced_head import REDUCED_HEAD
 from ninfer_models.qwen_hybrid.resident import DRAFT_HEAD, build_resident
 from torch.nn import functional
 

@@ -61,12 +61,11 @@ def test_attention_and_vocabulary(headers: dict[str, ArtifactHeader]) -> None:
 
 
 def test_the_inventory_of_published_checkpoints(headers: dict[str, ArtifactHeader]) -> None:
-    """Counts of BF16 checkpoints: 1199 and 1045 tensors with 15 or 19 of MTP and 333 of the vision tower; of their
-    drafters 81 and 69."""
+    """Counts of BF16 checkpoints: 1199 and 1045 tensors with 15 or 19 of MTP and 333 of the vision tower."""
     vision = {"depth": 27, "hidden_size": 1152, "intermediate_size": 4304}
     for name, hidden, counts in (
-        (DENSE, 5120, {"text": 851, "mtp": 15, "vision": 333, "draft": 81}),
-        (MOE, 2048, {"text": 693, "mtp": 19, "vision": 333, "draft": 69}),
+        (DENSE, 5120, {"text": 851, "mtp": 15, "vision": 333}),
+        (MOE, 2048, {"text": 693, "mtp": 19, "vision": 333}),
     ):
         wrapped = {"text_config": headers[name].config, "vision_config": {**vision, "out_hidden_size": hidden}}
         inventory = build_inventory(msgspec.structs.replace(headers[name], config=wrapped, tensors=()))

@@ -18,7 +18,7 @@ def ninfer_spec_needs(header, geometry, shape):
     if shape.max_context > 20000:
         raise PluginIncompatible(f"drafts over 20000 tokens of context, not {shape.max_context}")
     return DrafterNeeds(
-        groups=("mtp",) if header.config.get("mtp") else (),
+        groups=("mtp",) if header.config.get("mtp") else ("draft",) if header.config.get("checkpoint") else (),
         resident=(TensorSpec(name="draft.fc", shape=(64, 128), dtype=shape.activation_dtype),),
         taps=(header.config.get("tap", 1), FINAL_HIDDEN),
         kv_layers=1,
@@ -30,3 +30,12 @@ def ninfer_spec_needs(header, geometry, shape):
 def ninfer_spec_build(header, shape, model, weights, device):
     raise NotImplementedError
 """
+
+INVENTORY_SOURCE = """
+@hookimpl
+def ninfer_spec_inventory(header, geometry):
+    if header.config.get("foreign"):
+        raise PluginIncompatible("the checkpoint was made for another model")
+    return (TensorSpec(name="draft.fc", shape=(geometry.hidden_size, 128), dtype="bfloat16", group="draft"),)
+"""
+"""Put behind the other, of a backend that reads a draft checkpoint."""

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from ninfer_core.api.artifact import ArtifactHeader, TensorSpec
-from ninfer_core.api.errors import PlanRejected, PluginBroken, Problem
+from ninfer_core.api.artifact import DRAFT_CONFIG, ArtifactHeader, TensorSpec
+from ninfer_core.api.errors import ArtifactInvalid, PlanRejected, PluginBroken, Problem
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.plan.memory import page_bytes, pages_for
 from ninfer_core.plan.options import ServeOptions
@@ -17,7 +17,7 @@ from ninfer_core.plan.pins import resolve_pinned
 from ninfer_core.plan.resolve import resolve
 from ninfer_core.plan.sizing import AUTO_HEADROOM_BYTES
 from ninfer_core.plugins.registry import PluginRegistry
-from tests.plan.drafter import SPEC_SOURCE
+from tests.plan.drafter import INVENTORY_SOURCE, SPEC_SOURCE
 
 BF16, FP32, HIDDEN = 2, 4, 64
 OPTIONS = {"max_context": 1000, "max_concurrency": 2, "prefill_chunk": 128}
@@ -140,6 +140,34 @@ def test_a_tap_of_a_layer_that_is_not_there_is_the_backends_fault(drafting: Plug
     assert resolve(options, drafting, with_config(toy.header(), tap=7), toy.cuda())
     with pytest.raises(PluginBroken, match="wrong from ninfer_spec_needs: tap 8, and the model has layers 0 to 7"):
         resolve(options, drafting, with_config(toy.header(), tap=8), toy.cuda())
+
+
+def test_a_backend_that_wants_a_draft_checkpoint_says_what_is_in_it(drafting: PluginRegistry, toy: Any) -> None:
+    header = with_config(toy.header(), checkpoint=True)
+    with pytest.raises(PluginBroken, match="wants the tensors 'draft' and does not implement ninfer_spec_inventory"):
+        resolve(ServeOptions(spec="guess"), drafting, header, toy.cuda())
+
+
+def test_the_checkpoint_is_checked_by_the_backend_that_was_chosen_and_by_no_other(
+    make_registry: Callable[..., PluginRegistry], toy: Any
+) -> None:
+    read = SPEC_SOURCE + INVENTORY_SOURCE
+    registry = make_registry({"toy-spec": {"spec:guess": SPEC_SOURCE, "spec:read": read}})
+    fc = TensorSpec(name="draft.fc", shape=(64, 128), dtype="bfloat16")
+    header = msgspec.structs.replace(
+        with_config(toy.header(), checkpoint=True), resources={DRAFT_CONFIG: b"{}"}, tensors=(*toy.header().tensors, fc)
+    )
+    assert resolve(ServeOptions(spec="read"), registry, header, toy.cuda()).drafter is not None
+    empty = msgspec.structs.replace(header, tensors=toy.header().tensors)
+    missing = problem_of(registry, empty, toy.cuda(), spec="read")
+    assert (missing.code, "the tensors 'draft', draft.fc and 0 more" in missing.message) == ("weights_missing", True)
+    bent = msgspec.structs.replace(header, tensors=(*toy.header().tensors, msgspec.structs.replace(fc, shape=(64, 1))))
+    with pytest.raises(ArtifactInvalid, match=r"wrong shape: draft\.fc, \[64, 1\] instead of \[64, 128\]"):
+        resolve(ServeOptions(spec="read"), registry, bent, toy.cuda())
+    assert resolve(ServeOptions(), registry, bent, toy.cuda())
+    assert resolve(ServeOptions(spec="guess"), registry, with_config(bent, checkpoint=False), toy.cuda())
+    refused = problem_of(registry, with_config(header, foreign=True), toy.cuda(), spec="read")
+    assert refused.message == "--spec read: the checkpoint was made for another model"
 
 
 @pytest.mark.contract("OPT-23", "OPT-25")

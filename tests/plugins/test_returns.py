@@ -22,6 +22,7 @@ GEOMETRY = Geometry(
     state=(StateArray(name="conv", layers=1, shape=(3, 8), dtype="bfloat16"),),
     records=(),
 )
+DRAFT_TENSOR = TensorSpec(name="draft.fc", shape=(2, 1), dtype="bfloat16", group="draft")
 VOCABULARY = SimpleNamespace(
     output_format=SimpleNamespace(decoder=None, parser=None),
     stop_token_ids=(3,),
@@ -47,6 +48,8 @@ def changed(struct: Any, **fields: Any) -> Any:
         ("ninfer_family_geometry", GEOMETRY),
         ("ninfer_family_inventory", ()),
         ("ninfer_family_resident", [TensorSpec(name="a", shape=(1,), dtype="bfloat16")]),
+        ("ninfer_spec_inventory", ()),
+        ("ninfer_spec_inventory", [DRAFT_TENSOR]),
         ("ninfer_family_workspace", 0),
         ("ninfer_family_match", False),
         ("ninfer_family_vocabulary", VOCABULARY),
@@ -94,6 +97,9 @@ def test_what_the_spec_says_is_taken(hook: str, result: object) -> None:
         ("ninfer_family_inventory", iter(()), "where a sequence of TensorSpec belongs"),
         ("ninfer_family_inventory", ["a"], "str, where TensorSpec belongs"),
         ("ninfer_family_resident", [TensorSpec(name="a", shape=(1,), dtype="half")], "dtype 'half'"),
+        ("ninfer_spec_inventory", DRAFT_TENSOR, "TensorSpec, where a sequence of TensorSpec belongs"),
+        ("ninfer_spec_inventory", [changed(DRAFT_TENSOR, name="fc")], "fc, where names begin with draft."),
+        ("ninfer_spec_inventory", [changed(DRAFT_TENSOR, group="text")], "group 'text', where all are of 'draft'"),
         ("ninfer_family_workspace", 1.5, "float, where int belongs"),
         ("ninfer_family_workspace", -1, "-1 bytes"),
         ("ninfer_family_match", 1, "int, where bool belongs"),

@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 from ninfer_models.qwen_hybrid.dummies import dummy_headers
+from ninfer_models.qwen_hybrid.geometry import build_geometry
 from ninfer_speculative import dflash, dflash2
 from ninfer_speculative.block.config import FIRST, SECOND, parse_config
 
-from ninfer_core.api import ArtifactHeader, BuildShape, Geometry, PluginIncompatible, TensorSpec
+from ninfer_core.api import ArtifactHeader, BuildShape, Geometry, PluginIncompatible
 from ninfer_core.artifact import open_artifact
 from ninfer_core.plugins import PluginRegistry
 from tests.speculative.block_oracle import Kind, build_shape, draft_header, target_geometry, trained
@@ -63,14 +64,14 @@ def inner(**fields: Any) -> dict[str, Any]:
 
 
 def with_config(config: object) -> ArtifactHeader:
-    """The dummy of the published target, with every tensor of the drafter."""
+    """The dummy of the published target, with another drafter's config."""
     header = dummy_headers({})["qwen3.8-27b"]
     raw = config if isinstance(config, bytes) else json.dumps(config).encode()
     return msgspec.structs.replace(header, resources={"draft_config.json": raw})
 
 
 def read(config: object, architecture: str = SECOND) -> Any:
-    return parse_config(with_config(config), "dflash2" if architecture == SECOND else "dflash", architecture)
+    return parse_config(with_config(config), architecture)
 
 
 def test_a_published_config_is_read() -> None:
@@ -153,7 +154,7 @@ def test_everything_that_is_wrong_is_said_at_once(name: str) -> None:
         read(config)
     for line in lines:
         assert line in caught.value.message
-    assert "start without --spec" in caught.value.message
+    assert "use a draft checkpoint that is published for this model" in caught.value.message
 
 
 @pytest.mark.parametrize("raw", [b"[]", b"{", b"\xff", b"[" * 100_000])
@@ -184,16 +185,42 @@ def test_an_artifact_without_a_drafter_is_told_how_to_get_one(plugin: Any) -> No
         plugin.ninfer_spec_draft_tokens(msgspec.structs.replace(with_config(PUBLISHED), resources={}))
 
 
-def test_tensors_that_are_missing_or_misshapen_are_named() -> None:
+def test_the_inventory_is_that_of_the_published_checkpoint() -> None:
+    geometry = build_geometry(with_config(PUBLISHED), "bfloat16")
+    found = dflash2.ninfer_spec_inventory(with_config(PUBLISHED), geometry)
+    assert found is not None
+    assert (len(found), sum(spec.elements for spec in found)) == (81, 1_924_404_480)
+    assert {(spec.name[:6], spec.group, spec.dtype) for spec in found} == {("draft.", "draft", "bfloat16")}
+    plain = changed(architectures=[FIRST], dflash_config=PUBLISHED["dflash_config"])
+    first = dflash.ninfer_spec_inventory(with_config(plain), geometry)
+    assert first is not None and len(first) == 5 * 11 + 3
+    assert {spec.name for spec in first} < {spec.name for spec in found}
+
+
+def test_tensors_are_read_in_the_dtype_that_they_are_stored_in() -> None:
     kind = Kind(second=True)
     header = draft_header(kind, trained(kind))
-    short = msgspec.structs.replace(header, tensors=header.tensors[1:])
-    with pytest.raises(PluginIncompatible, match=r"1 of 36 tensors are missing \(draft\.[a-z_.0-9]+, \.\.\.\)"):
-        dflash2.ninfer_spec_draft_tokens(short)
-    first = header.tensors[0]
-    bent = TensorSpec(name=first.name, shape=(3, *first.shape), dtype=first.dtype, group="draft")
-    with pytest.raises(PluginIncompatible, match="convert the artifact again"):
-        dflash2.ninfer_spec_draft_tokens(msgspec.structs.replace(header, tensors=(bent, *header.tensors[1:])))
+    halves = tuple(msgspec.structs.replace(spec, dtype="float16") for spec in header.tensors[:3])
+    strange = msgspec.structs.replace(header.tensors[3], dtype="int8")
+    header = msgspec.structs.replace(header, tensors=(*halves, strange, *header.tensors[4:]))
+    found = {spec.name: spec for spec in dflash2.ninfer_spec_inventory(header, target_geometry()) or ()}
+    assert found.keys() == {spec.name for spec in header.tensors}
+    assert all(found[spec.name] == spec for spec in header.tensors if spec is not strange)
+    assert found[strange.name].dtype == "bfloat16", "which is what the core then says is wrong"
+
+
+@pytest.mark.parametrize("plugin", [dflash, dflash2])
+@pytest.mark.parametrize("raw", [b"[]", b"{}", b'{"architectures": ["LlamaForCausalLM"]}', None])
+def test_the_checkpoint_of_another_drafter_is_left_to_others(plugin: Any, raw: bytes | None) -> None:
+    header = with_config(b"" if raw is None else raw)
+    header = header if raw is not None else msgspec.structs.replace(header, resources={})
+    assert plugin.ninfer_spec_inventory(header, target_geometry()) is None
+
+
+def test_one_of_the_two_claims_a_checkpoint() -> None:
+    geometry = build_geometry(with_config(PUBLISHED), "bfloat16")
+    assert dflash.ninfer_spec_inventory(with_config(PUBLISHED), geometry) is None
+    assert dflash2.ninfer_spec_inventory(with_config(changed(architectures=[FIRST])), geometry) is None
 
 
 def test_draft_counts() -> None:
@@ -221,24 +248,26 @@ def test_the_embedded_model_carries_a_dflash2() -> None:
 def test_a_drafter_of_another_model_is_refused(fields: dict[str, int], line: str) -> None:
     kind = Kind(second=True)
     geometry: Geometry = msgspec.structs.replace(target_geometry(), **fields)
+    header = draft_header(kind, trained(kind))
     with pytest.raises(PluginIncompatible, match=line):
-        dflash2.ninfer_spec_needs(draft_header(kind, trained(kind)), geometry, build_shape(8))
+        dflash2.ninfer_spec_needs(header, geometry, build_shape(8))
+    with pytest.raises(PluginIncompatible, match=line):
+        dflash2.ninfer_spec_inventory(header, geometry)
 
 
 def test_a_published_drafter_is_planned_to_the_byte() -> None:
     """40 MiB of context a sequence, as speculative.md section 4 has it, and 1.92 billion numbers."""
-    from ninfer_models.qwen_hybrid.geometry import build_geometry
     from ninfer_speculative.block.needs import drafter_needs
 
     header = with_config(PUBLISHED)
     shape = BuildShape(
         prefill_tokens=1024, decode_rows=8, decode_columns=8, max_context=131072, activation_dtype="bfloat16"
     )
-    needs = drafter_needs(header, read(PUBLISHED), "dflash2", build_geometry(header, "bfloat16"), shape)
+    needs = drafter_needs(read(PUBLISHED), build_geometry(header, "bfloat16"), shape)
     assert sum(array.bytes for array in needs.state) == 40 * 2**20
     assert sum(spec.elements for spec in needs.resident) == 1_924_404_480
     small = msgspec.structs.replace(shape, max_context=512)
-    needs = drafter_needs(header, read(PUBLISHED), "dflash2", build_geometry(header, "bfloat16"), small)
+    needs = drafter_needs(read(PUBLISHED), build_geometry(header, "bfloat16"), small)
     assert sum(array.bytes for array in needs.state) == 10 * 2**20
 
 

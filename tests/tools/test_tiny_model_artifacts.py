@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from ninfer_models.qwen_hybrid.draft import REDUCED_HEAD
 from ninfer_models.qwen_hybrid.inventory import build_inventory
+from ninfer_models.qwen_hybrid.reduced_head import REDUCED_HEAD
 from safetensors.torch import load_file
 
 from ninfer_core.api import DRAFT_CONFIG
-from ninfer_core.artifact import embedded_artifact, inventory_problems, open_artifact
+from ninfer_core.artifact import embedded_artifact, open_artifact
+from ninfer_core.artifact.report import report_artifact
 from ninfer_core.plugins import PluginRegistry
 from tools.tiny_model import draft_measure
 from tools.tiny_model.draft_files import DRAFT, MTP, Drafters, draft_config
@@ -23,7 +24,7 @@ from tools.tiny_model.template import ASSETS, load_template, render
 from tools.tiny_model.tokenizer import id_of, load
 
 MOST_BYTES = {"ninfer-tiny": 20_000_000, "ninfer-tiny-moe": 4_000_000}
-GROUPS = {"ninfer-tiny": {"text", "mtp", "draft", "draft_head"}, "ninfer-tiny-moe": {"text"}}
+GROUPS = {"ninfer-tiny": {"text", "mtp", "draft_head"}, "ninfer-tiny-moe": {"text"}}
 
 
 @pytest.mark.parametrize("name", MOST_BYTES)
@@ -34,7 +35,8 @@ def test_a_file_is_small_and_complete_and_made_from_the_assets(name: str) -> Non
     assert {spec.group for spec in inventory} == GROUPS[name] | (
         {"mtp"} if "mtp_num_hidden_layers" in header.config else set()
     )
-    assert inventory_problems(header, inventory, frozenset(GROUPS[name])) == []
+    assert (DRAFT_CONFIG in header.resources) == (name == "ninfer-tiny")
+    assert report_artifact(f"embedded:{name}", PluginRegistry.discover()).problems == ()
     config = ASSETS / ("config.json" if name == "ninfer-tiny" else "moe/config.json")
     assert header.resources["config.json"] == config.read_bytes()
     assert all(header.resources[file] == (ASSETS / file).read_bytes() for file in SIDE_FILES)

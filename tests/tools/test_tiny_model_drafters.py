@@ -8,7 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 import torch
+from ninfer_models.qwen_hybrid.geometry import build_geometry
 from ninfer_models.qwen_hybrid.inventory import build_inventory
+from ninfer_speculative import dflash2
 from torch.nn import functional
 
 from ninfer_core.api import DRAFT_CONFIG
@@ -170,7 +172,7 @@ def test_accepted_samples_follow_the_law_of_the_target() -> None:
         assert (seen - law).abs().max() < 4 * 0.5 / rows**0.5
 
 
-def test_files_hold_the_names_that_the_family_expects(tmp_path: Path) -> None:
+def test_files_hold_the_names_that_plugins_expect(tmp_path: Path) -> None:
     torch.manual_seed(2)
     drafters = Drafters(Geometry.read())
     save_drafters(drafters, tmp_path)
@@ -182,6 +184,9 @@ def test_files_hold_the_names_that_the_family_expects(tmp_path: Path) -> None:
     header = open_artifact(None, PluginRegistry.discover()).header
     resources = dict(header.resources) | {DRAFT_CONFIG: msgspec.json.encode(draft_config(Geometry.read()))}
     config = dict(header.config) | {"mtp_num_hidden_layers": 1}
-    wanted = build_inventory(msgspec.structs.replace(header, resources=resources, config=config))
+    header = msgspec.structs.replace(header, resources=resources, config=config)
+    drafter = dflash2.ninfer_spec_inventory(header, build_geometry(header, "bfloat16"))
+    assert drafter is not None
+    wanted = (*build_inventory(header), *drafter)
     shapes = {spec.name: spec.shape for spec in wanted if spec.group in ("mtp", "draft")}
     assert shapes == {name: tuple(value.shape) for name, value in stored(drafters).items()}

@@ -1,1 +1,1 @@
-"""Speculative backends of ninfer; none is built yet."""
+"""Speculative backends of ninfer: mtp, dflash, dflash2."""

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import msgspec
 
 from ninfer_core.api import DRAFT_CONFIG, ArtifactHeader, ArtifactIdentity, TensorSpec
-from ninfer_models.qwen_hybrid.draft import REDUCED_HEAD
 from ninfer_models.qwen_hybrid.inventory import build_inventory
+from ninfer_models.qwen_hybrid.reduced_head import REDUCED_HEAD
 
 _COMMON: Mapping[str, object] = {
     "vocab_size": 248320,

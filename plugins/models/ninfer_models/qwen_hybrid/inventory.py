@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from ninfer_core.api import DRAFT_CONFIG, ArtifactHeader, ArtifactInvalid, StoredMatrix, TensorSpec, find_matrix
+from ninfer_core.api import ArtifactHeader, ArtifactInvalid, StoredMatrix, TensorSpec, find_matrix
 from ninfer_models.qwen_hybrid.config import Experts, QwenHybridConfig, VisionShape, parse_config
-from ninfer_models.qwen_hybrid.draft import draft_shapes, reduced_head
+from ninfer_models.qwen_hybrid.reduced_head import reduced_head
 
 STORED_DTYPES = frozenset({"float32", "float16", "bfloat16"})
 _TEXT_PREFIXES = ("model.language_model.", "language_model.model.", "model.")
@@ -77,12 +77,10 @@ def build_inventory(header: ArtifactHeader) -> tuple[TensorSpec, ...]:
         groups.append(("mtp", _mtp(config, naming)))
     if config.vision is not None:
         groups.append(("vision", _vision(config.vision, naming.vision)))
-    if DRAFT_CONFIG in header.resources:
-        groups.append(("draft", draft_shapes(header.resources[DRAFT_CONFIG], config, problems)))
     inventory: list[TensorSpec] = []
     for group, shapes in groups:
         for name, shape in shapes:
-            if is_matrix(name, naming) and group != "draft":
+            if is_matrix(name, naming):
                 inventory.extend(find_matrix(naming.stored, name, shape, group, problems).tensors)
             else:
                 dtype = _dtype(naming.stored, name)

@@ -13,8 +13,8 @@ import msgspec
 
 from ninfer_core.api import ArtifactHeader, MatrixFormat, StoredMatrix, TensorSpec
 from ninfer_models.qwen_hybrid.config import Experts, LayerKind, QwenHybridConfig, parse_config
-from ninfer_models.qwen_hybrid.draft import REDUCED_HEAD, reduced_head
 from ninfer_models.qwen_hybrid.inventory import MTP_PREFIX, Naming, stored_matrix
+from ninfer_models.qwen_hybrid.reduced_head import REDUCED_HEAD, reduced_head
 
 EMBEDDING, HEAD, FINAL_NORM = "embedding", "head", "final_norm"
 INVERSE_FREQUENCY, ROPE_AXIS = "inverse_frequency", "rope_axis"

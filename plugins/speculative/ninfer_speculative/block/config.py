@@ -134,40 +134,51 @@ class DraftConfig(msgspec.Struct, frozen=True, kw_only=True):
         return self.kv_heads * self.head_dim
 
 
-def parse_config(header: ArtifactHeader, plugin: str, architecture: str) -> DraftConfig:
-    """The config in `header`, for the plugin that serves `architecture`. Raises PluginIncompatible, which says what is
+def has_drafter(header: ArtifactHeader, architecture: str) -> bool:
+    """Whether the draft checkpoint in `header` is of that architecture, and so one to read with `parse_config`."""
+    raw = _raw_config(header) if DRAFT_CONFIG in header.resources else None
+    return raw is not None and raw.get("architectures") == [architecture]
+
+
+def parse_config(header: ArtifactHeader, architecture: str) -> DraftConfig:
+    """The config in `header`, for the backend that serves `architecture`. Raises PluginIncompatible, which says what is
     wrong with it or how an artifact comes by one."""
     if DRAFT_CONFIG not in header.resources:
         raise PluginIncompatible(
-            f"{plugin} drafts with weights of its own, and {header.source} has none (no {DRAFT_CONFIG}); add those of "
-            "a draft checkpoint made for this model: ninfer convert HF_DIR --draft DRAFT_DIR -o OUT.ninfer"
+            f"it drafts with weights of its own, and {header.source} has none (no {DRAFT_CONFIG}); add those of a "
+            "draft checkpoint made for this model: ninfer convert HF_DIR --draft DRAFT_DIR -o OUT.ninfer"
         )
-    try:
-        raw = json.loads(header.resources[DRAFT_CONFIG])
-    except (ValueError, RecursionError):
-        raw = None
-    if not isinstance(raw, dict):
+    raw = _raw_config(header)
+    if raw is None:
         raise PluginIncompatible(f"{DRAFT_CONFIG} of {header.source} is no JSON object; convert the artifact again")
-    _check_architecture(raw.get("architectures"), header, plugin, architecture)
+    _check_architecture(raw.get("architectures"), header, architecture)
     fields = Fields(raw)
     config = _read(fields, second=architecture == SECOND)
     if fields.problems:
         listed = "".join(f"\n  - {problem}" for problem in fields.problems)
         raise PluginIncompatible(
-            f"{DRAFT_CONFIG} of {header.source} asks for another drafter than {plugin} computes:{listed}\n"
-            "use a draft checkpoint that is published for this model, or start without --spec"
+            f"{DRAFT_CONFIG} of {header.source} asks for another drafter than is computed here:{listed}\n"
+            "use a draft checkpoint that is published for this model"
         )
     return config
 
 
-def _check_architecture(named: object, header: ArtifactHeader, plugin: str, architecture: str) -> None:
+def _raw_config(header: ArtifactHeader) -> Mapping[str, object] | None:
+    try:
+        raw = json.loads(header.resources[DRAFT_CONFIG])
+    except (ValueError, RecursionError):
+        return None
+    return raw if isinstance(raw, dict) else None
+
+
+def _check_architecture(named: object, header: ArtifactHeader, architecture: str) -> None:
     """The layers of DFlash2 were trained with its convolutions: without them they are no DFlash."""
     if named == [architecture]:
         return
     other = {SECOND: "dflash2", FIRST: "dflash"}.get(str(named[0])) if isinstance(named, list) and named else None
     way_out = f"start with --spec {other}" if other else "convert it with a checkpoint of DFlash or DFlash2"
     raise PluginIncompatible(
-        f"the drafter in {header.source} has architectures {named!r}, and {plugin} serves ['{architecture}']; {way_out}"
+        f"the drafter in {header.source} has architectures {named!r}, and this is for ['{architecture}']; {way_out}"
     )
 
 

@@ -118,7 +118,6 @@ class BlockDrafter:
 def build_drafter(
     header: ArtifactHeader,
     config: DraftConfig,
-    plugin: str,
     shape: BuildShape,
     model: Model,
     weights: WeightSource,
@@ -128,8 +127,8 @@ def build_drafter(
     PluginIncompatible for a model that has none to give."""
     if not isinstance(model, DraftableModel):
         raise PluginIncompatible(
-            f"{plugin} uses the embedding and the head of the model, which this family does not give to drafters; "
-            "start without --spec"
+            "a block drafter uses the embedding and the head of the model, which this family does not give to "
+            "drafters; start without --spec"
         )
     tensors = load_pieces(header, list_pieces(config, shape.activation_dtype), weights, device)
     return BlockDrafter(config, tensors, shape, model, device)

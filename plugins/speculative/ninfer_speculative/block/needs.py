@@ -8,6 +8,7 @@ import msgspec
 
 from ninfer_core.api import (
     DRAFT_CONFIG,
+    DRAFT_GROUP,
     DTYPE_BYTES,
     MOST_DRAFT_TOKENS,
     ArtifactHeader,
@@ -40,14 +41,11 @@ def draft_tokens(config: DraftConfig) -> DraftTokens:
     return DraftTokens(most=MOST_DRAFT_TOKENS, default=config.block_size - 1)
 
 
-def drafter_needs(
-    header: ArtifactHeader, config: DraftConfig, plugin: str, geometry: Geometry, shape: BuildShape
-) -> DrafterNeeds:
-    """Raises PluginIncompatible for a drafter of another model."""
-    _check_target(header, config, plugin, geometry)
+def drafter_needs(config: DraftConfig, geometry: Geometry, shape: BuildShape) -> DrafterNeeds:
+    """What the plan pays for."""
     pieces = list_pieces(config, shape.activation_dtype)
     return DrafterNeeds(
-        groups=("draft",),
+        groups=(DRAFT_GROUP,),
         resident=tuple(piece.spec for piece in pieces),
         taps=config.taps,
         state=tuple(_state(config, shape)),
@@ -80,8 +78,8 @@ def _state(config: DraftConfig, shape: BuildShape) -> Iterator[StateArray]:
             )
 
 
-def _check_target(header: ArtifactHeader, config: DraftConfig, plugin: str, geometry: Geometry) -> None:
-    """Embedding and head are the target's, and taps are layers of it."""
+def check_target(header: ArtifactHeader, config: DraftConfig, geometry: Geometry) -> None:
+    """Embedding and head are the target's, and taps are layers of it. Raises PluginIncompatible for another model's."""
     wrong = [
         f"{name} is {asked}, and the model has {there}"
         for name, asked, there in (
@@ -98,8 +96,8 @@ def _check_target(header: ArtifactHeader, config: DraftConfig, plugin: str, geom
         wrong.append(f"mask_token_id is {config.mask_token_id}, and the embedding has rows 0 to {rows - 1}")
     if wrong:
         raise PluginIncompatible(
-            f"the drafter in {header.source} was made for another model, so {plugin} cannot use it ({DRAFT_CONFIG}): "
-            f"{'; '.join(wrong)}; convert with the draft checkpoint of this model, or start without --spec"
+            f"the drafter in {header.source} was made for another model ({DRAFT_CONFIG}): {'; '.join(wrong)}; convert "
+            "with the draft checkpoint of this model"
         )
 
 

@@ -1,7 +1,8 @@
 """What a block drafter holds on the device, and which tensors of its checkpoint each piece is put together from.
 
-The ledger's line and the loader read the same list. Matrices that meet the same input are kept as one; those of keys
-and values stand last, so that the context, which has no queries, uses their rows alone. No torch.
+The checkpoint's inventory, the ledger's line and the loader read the same list. Matrices that meet the same input are
+kept as one; those of keys and values stand last, so that the context, which has no queries, uses their rows alone. No
+torch.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from ninfer_core.api import DRAFT_PREFIX, ArtifactHeader, PluginIncompatible, TensorSpec
+from ninfer_core.api import DRAFT_GROUP, DRAFT_PREFIX, ArtifactHeader, TensorSpec
 from ninfer_speculative.block.config import DraftConfig
 
 _STORED_DTYPES = ("bfloat16", "float16", "float32")
@@ -31,7 +32,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def spec(self) -> TensorSpec:
-        return TensorSpec(name=f"{DRAFT_PREFIX}{self.name}", shape=self.shape, dtype=self.dtype, group="draft")
+        return TensorSpec(name=f"{DRAFT_PREFIX}{self.name}", shape=self.shape, dtype=self.dtype, group=DRAFT_GROUP)
 
 
 def list_pieces(config: DraftConfig, activation_dtype: str) -> tuple[Piece, ...]:
@@ -39,27 +40,16 @@ def list_pieces(config: DraftConfig, activation_dtype: str) -> tuple[Piece, ...]
     return tuple(_Lister(config, activation_dtype).all())
 
 
-def check_tensors(header: ArtifactHeader, config: DraftConfig, plugin: str) -> None:
-    """Raises PluginIncompatible unless the artifact has every tensor of the drafter in its shape."""
-    stored = {tensor.name: tensor for tensor in header.tensors}
-    wanted = [part for piece in list_pieces(config, "float32") for part in piece.parts]
-    missing = [part.name for part in wanted if part.name not in stored]
-    wrong = [
-        f"{part.name} is {list(stored[part.name].shape)}, not {list(part.shape)}"
-        for part in wanted
-        if part.name in stored and stored[part.name].shape != part.shape
-    ]
-    wrong += [
-        f"{part.name} is stored as {stored[part.name].dtype}, not as one of {', '.join(_STORED_DTYPES)}"
-        for part in wanted
-        if part.name in stored and stored[part.name].dtype not in _STORED_DTYPES
-    ]
-    if missing or wrong:
-        found = f"{len(missing)} of {len(wanted)} tensors are missing ({missing[0]}, ...)" if missing else wrong[0]
-        raise PluginIncompatible(
-            f"the drafter in {header.source} is not whole: {found}; {plugin} needs all of them: convert the artifact "
-            "again with the draft checkpoint: ninfer convert HF_DIR --draft DRAFT_DIR -o OUT.ninfer"
-        )
+def list_tensors(header: ArtifactHeader, config: DraftConfig) -> tuple[TensorSpec, ...]:
+    """Every tensor of the checkpoint under its name in the artifact, in the dtype that it is stored in as long as that
+    is one we read."""
+    stored = {tensor.name: tensor.dtype for tensor in header.tensors}
+    parts = (part for piece in list_pieces(config, "bfloat16") for part in piece.parts)
+    return tuple(msgspec.structs.replace(part, dtype=_read_as(stored.get(part.name))) for part in parts)
+
+
+def _read_as(stored: str | None) -> str:
+    return stored if stored in _STORED_DTYPES else "bfloat16"
 
 
 def layer_prefix(index: int) -> str:
@@ -115,7 +105,7 @@ class _Lister:
         yield self._matrix(f"{conv}.coefficients", (coefficients, hidden), f"{conv}.kernel_projection.weight")
 
     def _part(self, name: str, shape: tuple[int, ...]) -> TensorSpec:
-        return TensorSpec(name=DRAFT_PREFIX + name, shape=shape, dtype=self._dtype, group="draft")
+        return TensorSpec(name=DRAFT_PREFIX + name, shape=shape, dtype=self._dtype, group=DRAFT_GROUP)
 
     def _matrix(self, name: str, shape: tuple[int, int], part: str) -> Piece:
         return Piece(name=name, shape=shape, dtype=self._dtype, parts=(self._part(part, shape),))

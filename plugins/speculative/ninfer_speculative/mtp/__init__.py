@@ -33,9 +33,9 @@ _PREFIX = "mtp."
 def ninfer_spec_draft_tokens(header: ArtifactHeader) -> DraftTokens:
     if not any(tensor.name.startswith(_PREFIX) for tensor in header.tensors):
         raise PluginIncompatible(
-            f"--spec mtp drafts with the head that a checkpoint ships under {_PREFIX}*, and {header.source} has none; "
-            "convert a checkpoint that was published with it (saving a model again drops it), or draft with --spec "
-            "dflash2 after `ninfer convert HF_DIR --draft DRAFT_DIR`"
+            f"it drafts with the head that a checkpoint ships under {_PREFIX}*, and {header.source} has none; convert "
+            "a checkpoint that was published with it (saving a model again drops it), or draft with --spec dflash2 "
+            "after `ninfer convert HF_DIR --draft DRAFT_DIR`"
         )
     return DraftTokens(most=MOST_DRAFTS, default=DEFAULT_DRAFTS)
 
