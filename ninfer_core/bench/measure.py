@@ -13,6 +13,8 @@ from ninfer_core.bench.floor import Floor
 from ninfer_core.bench.records import Figure, Roof
 
 UNCOUNTED_ROUNDS = 3
+UNCOUNTED_CHUNKS = 2
+"""Of a prompt: what is launched behind them has been launched before, and a long prompt is half a minute."""
 
 
 def decode_figure(
@@ -45,11 +47,12 @@ def prefill_figure(
     driver: Driver, floor: Floor, rate: float | None, tokens: int, chunk_tokens: int, repeats: int, check: str
 ) -> Figure:
     """Median of `repeats` prompts of `tokens` tokens, from the first launch to the first candidate; one more goes
-    before, uncounted. `rate` is that of the matrices' products, operations a second."""
+    before, uncounted, or its first chunks. `rate` is that of the matrices' products, operations a second."""
+    lengths = [min(tokens, UNCOUNTED_CHUNKS * chunk_tokens), *[tokens] * repeats]
     seconds = []
-    for number in range(repeats + 1):
-        row = driver.open(0, tokens, 1, seed=number)
-        prompt = driver.prompt(number, tokens)
+    for number, length in enumerate(lengths):
+        row = driver.open(0, length, 1, seed=number)
+        prompt = driver.prompt(number, length)
         begin = time.perf_counter()
         driver.prefill(row, prompt, chunk_tokens)
         seconds.append(time.perf_counter() - begin)
