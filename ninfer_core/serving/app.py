@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from litestar import Litestar, Request, Response
 from litestar.exceptions import HTTPException
+from litestar.handlers import HTTPRouteHandler
 
 from ninfer_core.api.errors import NinferError
 from ninfer_core.api.protocol import ProtocolRoutes
@@ -69,8 +70,10 @@ def _litestar(
         *model_handlers(model),
         *(handler for protocol in protocols for handler in protocol.handlers()),
     ]
+    handlers.append(openapi_handler(handlers))
+    _answer_head(handlers)
     return Litestar(
-        route_handlers=[*handlers, openapi_handler(handlers)],
+        route_handlers=handlers,
         exception_handlers={
             NinferError: typed_error,
             HTTPException: framework_error,
@@ -81,3 +84,12 @@ def _litestar(
         logging_config=None,
         request_max_body_size=None,
     )
+
+
+def _answer_head(handlers: Sequence[HTTPRouteHandler]) -> None:
+    """HEAD belongs to every GET (RFC 9110, section 9.3.2), and the server leaves the body out. A path whose HEAD has a
+    handler of its own keeps it."""
+    own = {path for handler in handlers if "HEAD" in handler.http_methods for path in handler.paths}
+    for handler in handlers:
+        if "GET" in handler.http_methods and own.isdisjoint(handler.paths):
+            handler.http_methods.add("HEAD")

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
-from litestar import Response, route
-from litestar.enums import HttpMethod
+from litestar import Response, get
 from litestar.handlers import HTTPRouteHandler
 
 from ninfer_core.api.protocol import ROUTE_DESCRIPTION, RouteDescription
@@ -23,13 +22,7 @@ _DESCRIPTION = RouteDescription(
 
 
 def health_handler(is_available: Callable[[], bool]) -> HTTPRouteHandler:
-    @route(
-        "/health",
-        http_method=[HttpMethod.GET, HttpMethod.HEAD],
-        sync_to_thread=False,
-        status_code=200,
-        opt={ROUTE_DESCRIPTION: _DESCRIPTION},
-    )
+    @get("/health", sync_to_thread=False, opt={ROUTE_DESCRIPTION: _DESCRIPTION})
     def health() -> Response[dict[str, str]]:
         if is_available():
             return Response({"status": "ok"})

@@ -37,7 +37,6 @@ def http(serve: Serve) -> Iterator[httpx.Client]:
 @pytest.mark.contract("GEN-3", "GEN-6", "GEN-7", "GEN-20", "IMPL-1")
 def test_health_and_models(http: httpx.Client) -> None:
     assert http.get("/health").json() == {"status": "ok"}
-    assert http.head("/health").status_code == 200
     (model,) = http.get("/v1/models").json()["data"]
     assert model["id"] == "simulated"
     assert (model["object"], model["owned_by"], model["max_model_len"]) == ("model", "ninfer", 256)
@@ -46,6 +45,23 @@ def test_health_and_models(http: httpx.Client) -> None:
     for other in ("other", "org%2Fname", "simulated/x"):
         answer = http.get(f"/v1/models/{other}")
         assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/health", "/v1/models", "/v1/models/simulated", "/v1/models/other", "/v1/responses/resp_0", "/openapi.json"],
+)
+def test_head_is_get_without_its_body(http: httpx.Client, path: str) -> None:
+    whole, head = http.get(path), http.head(path)
+    assert (head.status_code, head.content) == (whole.status_code, b"")
+    assert head.headers["content-length"] == str(len(whole.content))
+    assert head.headers["content-type"] == whole.headers["content-type"]
+
+
+def test_where_there_is_no_get_there_is_no_head(http: httpx.Client) -> None:
+    head = http.head(CHAT)
+    assert (head.status_code, head.headers["allow"]) == (405, "POST, OPTIONS")
+    assert "HEAD" in http.put("/v1/models").headers["allow"]
 
 
 @pytest.mark.contract("GEN-14", "IMPL-1")
