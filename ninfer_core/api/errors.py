@@ -41,17 +41,30 @@ class NinferError(Exception):
 # --- errors that end one request -------------------------------------------------------------------
 
 
+MAX_MESSAGE_CHARACTERS = 2000
+MAX_PARAM_CHARACTERS = 200
+"""Messages quote what a client sent, and so do the names of fields: both would else be as long as its body."""
+
+
 class RequestError(NinferError):
-    """Ends one request. `param` names the offending field in the client's own spelling."""
+    """Ends one request. `param` names the offending field in the client's own spelling. The middle of what is too long
+    is left out, since a message has the place at its begin and the way out at its end."""
 
     code = "invalid_request"
     category = ErrorCategory.INVALID_REQUEST
 
     def __init__(self, message: str, *, code: str | None = None, param: str | None = None) -> None:
-        super().__init__(message)
+        super().__init__(_without_middle(message, MAX_MESSAGE_CHARACTERS))
         if code is not None:
             self.code = code
-        self.param = param
+        self.param = None if param is None else _without_middle(param, MAX_PARAM_CHARACTERS)
+
+
+def _without_middle(text: str, most_characters: int) -> str:
+    if len(text) <= most_characters:
+        return text
+    kept = most_characters // 2
+    return f"{text[:kept]}... ({len(text) - 2 * kept} characters) ...{text[-kept:]}"
 
 
 class InvalidPrompt(RequestError):
