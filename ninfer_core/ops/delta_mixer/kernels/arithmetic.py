@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 
 from ninfer_core.ops.gated_delta import values
+from ninfer_core.ops.swiglu.triton import silu
 
 L2_EPSILON: tl.constexpr = tl.constexpr(values.L2_EPSILON)
 
@@ -13,11 +14,6 @@ L2_EPSILON: tl.constexpr = tl.constexpr(values.L2_EPSILON)
 @triton.jit
 def sigmoid(x):
     return 1.0 / (1.0 + tl.exp(-x))
-
-
-@triton.jit
-def silu(x):
-    return x / (1.0 + tl.exp(-x))
 
 
 @triton.jit

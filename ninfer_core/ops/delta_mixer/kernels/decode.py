@@ -9,8 +9,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ninfer_core.ops.delta_mixer.kernels.arithmetic import L2_EPSILON, log_decay, opened, sigmoid, silu, stepped
+from ninfer_core.ops.delta_mixer.kernels.arithmetic import L2_EPSILON, log_decay, opened, sigmoid, stepped
 from ninfer_core.ops.kernels.dependent import let_next_begin, wait_for_launches
+from ninfer_core.ops.swiglu.triton import silu
 
 
 @triton.jit
