@@ -49,7 +49,7 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
 
-ROWS, PROMPTS, OUTPUT, LONGEST_PROMPT = 8, 128, 40, 150
+ROWS, PROMPTS, OUTPUT, LONGEST_PROMPT = 8, 96, 40, 150
 MEASURED_PROMPTS = 24
 """Whose steps say how far bfloat16 moves the difference of two logits."""
 STANDARD_DEVIATIONS = 6.0
@@ -119,7 +119,7 @@ def subject(request: pytest.FixtureRequest, registry: PluginRegistry) -> Iterato
     draw = random.Random(3)
     if name == "trained":
         handle = open_artifact(None, registry)
-        found = [ids for kind in ("structured", "free") for ids in prompts_of(kind, 2 * PROMPTS)]
+        found = [ids for kind in ("structured", "free") for ids in prompts_of(kind, PROMPTS)]
         prompts = draw.sample([ids for ids in found if len(ids) <= LONGEST_PROMPT], PROMPTS)
     else:
         handle = few_layers(open_artifact("dummy:qwen3.8-27b", registry))

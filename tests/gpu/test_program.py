@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -53,7 +54,13 @@ def device_info() -> DeviceInfo:
 
 
 def used_bytes() -> int:
-    """What the device counts as taken, by everybody."""
+    """What the driver counts as taken by this process, since others may use the device too; by everybody where the
+    driver does not know it by our number, as in some containers."""
+    asked = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]
+    listed = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+    by_process = dict(line.split(",") for line in listed.splitlines())
+    if (mebibytes := by_process.get(str(os.getpid()))) is not None:
+        return int(mebibytes) * MIB
     free, total = torch.cuda.mem_get_info(0)
     return total - free
 
