@@ -91,12 +91,16 @@ class ReadAhead:
     def __init__(self, order: Sequence[StoredTensor], staging: Staging) -> None:
         self._staging = staging
         self._pieces = [piece for tensor in order for piece in _pieces(tensor)]
+        self._buffer_bytes = max((piece.size for piece in self._pieces), default=0)
         self._first: dict[str, int] = {}
         for index, piece in enumerate(self._pieces):
             self._first.setdefault(piece.tensor.spec.name, index)
         self._descriptors: dict[Path, int] = {}
         self._changed = threading.Condition()
         self._free: deque[tuple[torch.Tensor, Taken | None]] = deque()
+        self._to_make = min(BUFFERS, len(self._pieces))
+        """Buffers that there may still be: made by the threads when they want one, since the system takes as long to
+        pin one as to read into it."""
         self._ready: dict[int, torch.Tensor | Exception] = {}
         self._next = 0
         """The piece that will be read next."""
@@ -147,8 +151,6 @@ class ReadAhead:
         except BaseException:
             self.close()
             raise
-        largest = max((piece.size for piece in self._pieces), default=0)
-        self._free.extend((self._staging.buffer(largest), None) for _ in range(min(BUFFERS, len(self._pieces))))
         for number in range(min(THREADS, len(self._pieces))):
             thread = threading.Thread(target=self._run, name=f"ninfer-read-ahead-{number}", daemon=True)
             self._threads.append(thread)
@@ -187,26 +189,31 @@ class ReadAhead:
 
     def _run(self) -> None:
         while (work := self._take_work()) is not None:
-            index, buffer, mark = work
-            result: torch.Tensor | Exception = buffer
+            index, free = work
+            result: torch.Tensor | Exception
             try:
+                buffer, mark = free or (self._staging.buffer(self._buffer_bytes), None)
                 if mark is not None:
                     mark.synchronize()
                 self._fill(self._pieces[index], buffer)
+                result = buffer
             except Exception as error:
                 result = error
             with self._changed:
                 self._ready[index] = result
                 self._changed.notify_all()
 
-    def _take_work(self) -> tuple[int, torch.Tensor, Taken | None] | None:
-        """The next piece and a buffer for it. Buffers go to pieces in their order, so that the reader never waits for a
-        piece behind those that hold all buffers."""
+    def _take_work(self) -> tuple[int, tuple[torch.Tensor, Taken | None] | None] | None:
+        """The next piece and a buffer for it, or None for one that is to be made. Buffers go to pieces in their order,
+        so that the reader never waits for a piece behind those that hold all buffers."""
         with self._changed:
             while not self._stopped and self._next < len(self._pieces):
-                if self._free:
+                if self._free or self._to_make:
                     self._next += 1
-                    return (self._next - 1, *self._free.popleft())
+                    if self._free:
+                        return self._next - 1, self._free.popleft()
+                    self._to_make -= 1
+                    return self._next - 1, None
                 self._changed.wait()
             return None
 
