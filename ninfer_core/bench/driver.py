@@ -94,17 +94,16 @@ class Driver:
         launched, begin = 0, time.perf_counter()
         while len(timed.seconds) < count:
             while launched < count and len(flight) < most:
-                flight.append(self._launch(rows, accepted))
+                flight.append(self._launch(rows, [None] * len(rows) if flight else accepted))
                 launched += 1
-            candidates = flight.popleft()()
-            accepted = [len(each) for each in candidates]
+            accepted = [len(each) for each in flight.popleft()()]
             end = time.perf_counter()
             timed.seconds.append(end - begin)
             timed.tokens.append(sum(accepted))
             begin = end
         return timed
 
-    def _launch(self, rows: Sequence[int], accepted: Sequence[int]) -> Unit:
+    def _launch(self, rows: Sequence[int], accepted: Sequence[int | None]) -> Unit:
         return self._program.launch_decode(
             [RowRound(row=row, accepted=taken) for row, taken in zip(rows, accepted, strict=True)]
         )

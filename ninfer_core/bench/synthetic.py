@@ -31,16 +31,19 @@ class SyntheticAcceptor:
         positions: torch.Tensor,
         token_domain: int,
         candidates: torch.Tensor,
+        offered: torch.Tensor,
     ) -> Accepted:
         """See `Acceptor`."""
-        chosen = self._acceptor.accept(logits, drafts, table, counts, slots, positions, token_domain, candidates)
+        others = (counts, slots, positions, token_domain, candidates, offered)
+        chosen = self._acceptor.accept(logits, drafts, table, *others)
         at = positions[:, :-1]
         seeds = table.seeds.index_select(0, slots).unsqueeze(1).expand_as(at)
         place = torch.arange(at.shape[1], device=at.device)
         kept = (uniform(seeds, at, Purpose.ACCEPT) < self.probability) & (place < drafts.counts.unsqueeze(1))
         synthetic = kept.long().cumprod(1).sum(1) + 1
-        offered = torch.where(self.probability < 0, chosen.offered, synthetic)
-        return dataclasses.replace(chosen, packed=torch.cat((offered.unsqueeze(1), chosen.packed[:, 1:]), dim=1))
+        found = torch.where(self.probability < 0, chosen.offered, synthetic)
+        offered.index_copy_(0, slots, found)
+        return dataclasses.replace(chosen, packed=torch.cat((found.unsqueeze(1), chosen.packed[:, 1:]), dim=1))
 
 
 def expected_tokens(probability: float, draft_tokens: int) -> float:

@@ -60,6 +60,7 @@ class Engine:
         self._clock = clock
         self._intake = Intake(capacities, vocabulary)
         self._control_ids = vocabulary.thinking_control_ids
+        self._most_candidates = 1 + capacities.draft_tokens
         self._capacity = capacities.max_concurrency + capacities.max_pending_requests
         self._inbox = Inbox(self._capacity)
         self._scheduler = Scheduler(
@@ -164,8 +165,8 @@ class Engine:
             self._listen()
 
     def _next_ahead(self) -> PrefillChunk | ControlCommit | DecodeRound | None:
-        """The next unit, unless what is in flight has to be known first. Of rows in a round that is in flight, those
-        go on that this round does not certainly end."""
+        """The next unit, unless what is in flight has to be known first. Rows of a round in flight that it does not
+        certainly end go on with all that it offers: who takes less has ended, or closes its thinking then."""
         yielding = self._flight.yielding
         if not all(unit.is_round for unit in yielding):
             return None
@@ -174,7 +175,7 @@ class Engine:
             in_flight = {record.request_id for each in yielding for record in each.records}
             known = [record for record in unit.records if record.request_id not in in_flight]
             going = [record for record in unit.records if record.request_id in in_flight]
-            if any(record.session.may_need_control_at_next for record in going):
+            if any(record.session.may_need_control_within(self._most_candidates) for record in going):
                 return None
             records = {*known, *(record for record in going if not record.session.ends_at_next)}
             unit = DecodeRound(tuple(record for record in unit.records if record in records)) if records else None
@@ -253,7 +254,7 @@ class Engine:
             case DecodeRound(records):
                 in_flight = {record.request_id for each in self._flight.yielding for record in each.records}
                 rounds = [
-                    RowRound(row=_row(record), accepted=1 if record.request_id in in_flight else record.accepted)
+                    RowRound(row=_row(record), accepted=None if record.request_id in in_flight else record.accepted)
                     for record in records
                 ]
                 self._flight.add(Launched(self._program.launch_decode(rounds), records))

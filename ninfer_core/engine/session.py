@@ -113,11 +113,12 @@ class OutputSession:
         """Whether the next candidate is certainly the last one taken."""
         return self.output_tokens + 1 >= self._limit
 
-    @property
-    def may_need_control_at_next(self) -> bool:
-        """Whether the next candidate may spend the thinking budget."""
+    def may_need_control_within(self, candidates: int) -> bool:
+        """Whether one of the next so many may spend the thinking budget."""
         budget = self._thinking_budget
-        return budget is not None and self.model_thinking_tokens + 1 >= budget and self._decoder.channel == "reasoning"
+        if budget is None or self._decoder.channel != "reasoning":
+            return False
+        return self.model_thinking_tokens + candidates >= budget
 
     @property
     def _thinking_is_over(self) -> bool:

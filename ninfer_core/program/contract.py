@@ -44,10 +44,11 @@ class RowSetup:
 @dataclass(frozen=True, slots=True)
 class RowRound:
     """One row of a decode round. `accepted` is N: how many candidates of the row's last unit were taken, the last
-    of which is the anchor of this round. 1 <= N <= the number of those candidates."""
+    of which is the anchor of this round. 1 <= N <= the number of those candidates. None says that nobody has seen them
+    yet, and that all of them are taken, however many they are; see `Program`."""
 
     row: int
-    accepted: int
+    accepted: int | None
 
 
 Candidates = tuple[tuple[int, ...], ...]
@@ -85,10 +86,16 @@ class Program(Protocol):
     candidates, of which the next call says how many were taken. Closing a row drops whatever was not folded.
 
     Units are launched and run in that order; launching does not wait for the device. They are collected in the same
-    order, and at most MOST_IN_FLIGHT of them stand uncollected. A unit that yields candidates is collected before the
-    next unit of any of its rows, with one exception: where a round `goes_ahead`, its rows may be in a next round before
-    it has been collected, which then takes the one candidate of each. A row for which that turns out to be wrong has
-    to be closed. A row may be closed while its units are in flight: what they yield for it means nothing then.
+    order, and at most MOST_IN_FLIGHT of them stand uncollected. A row may be closed while its units are in flight: what
+    they yield for it means nothing then.
+
+    A unit that yields candidates is collected before the next unit of any of its rows, with one exception: where a
+    program `goes_ahead`, rows of a round may be in the next one before the first has been collected. What they took is
+    None then: all that the first offers each of them, or as much of it as the row's reservation has room for. Of such
+    a row the next N is about the second round. A row for which all that was offered is not what was taken, because its
+    sequence ends within, goes on in no unit: it is closed before its next one, and what the second round yields for it
+    means nothing. So a row is not gone ahead with where its sequence may have to go on behind a part of what is
+    offered, as it does when `launch_control` puts tokens there.
     """
 
     @property
@@ -98,7 +105,8 @@ class Program(Protocol):
 
     @property
     def goes_ahead(self) -> bool:
-        """Whether every round yields exactly one candidate for a row, and the next may be launched right behind it."""
+        """Whether a round may be launched right behind one that has not been collected, of the same rows. Not where
+        the host has to know the tokens of a round before it can say what the next one consists of."""
         ...
 
     def open_row(self, setup: RowSetup) -> int | None:

@@ -29,6 +29,7 @@ class RowBuffers:
     penalty_counts: torch.Tensor  # int32 [slots, vocabulary_rows]
     lengths: torch.Tensor  # int64 [slots]: committed tokens in the KV cache
     candidates: torch.Tensor  # int64 [slots, columns]: what the last unit offered
+    offered: torch.Tensor  # int64 [slots]: how many of these count
     seeds: torch.Tensor  # int64 [slots]
     top_k: torch.Tensor  # int64 [slots]
     sampler: torch.Tensor  # float32 [slots, 5]: temperature, top_p, min_p, presence and frequency penalty

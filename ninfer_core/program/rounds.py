@@ -59,7 +59,7 @@ class LaunchedRounds:
         self.start = round_start.select(device, plan.kernels)
         rows = pools.rows
         self.slot_state = SlotState(
-            rows.candidates, rows.lengths, rows.block_tables, rows.penalty_counts, rows.sampler_table
+            rows.candidates, rows.offered, rows.lengths, rows.block_tables, rows.penalty_counts, rows.sampler_table
         )
 
     def run(self, rows: int, context_tokens: int) -> torch.Tensor:
@@ -142,6 +142,7 @@ class DraftedRounds:
             begun.chosen_positions,
             launched.token_domain,
             buffers.candidates,
+            buffers.offered,
         )
         return accepted.packed
 

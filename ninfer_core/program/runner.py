@@ -90,7 +90,7 @@ class DeviceProgram(UnitByUnit):
 
     @property
     def goes_ahead(self) -> bool:
-        return self.runs_ahead and self._columns == 1
+        return self.runs_ahead and isinstance(self._host, NoHostDrafts)
 
     @property
     def open_rows(self) -> int:
@@ -130,7 +130,7 @@ class DeviceProgram(UnitByUnit):
         slots = self._slots(row)
         candidates = self._launched.choose(hidden[:, -1], slots, length)
         self._pools.rows.lengths.index_copy_(0, slots, length)
-        state.offered = 1
+        state.launched(1)
         if self._workspace is not None:
             self._workspace.check()
         return self._noted(self._transfer.send(candidates), [state])
@@ -146,7 +146,7 @@ class DeviceProgram(UnitByUnit):
             self._host.extend(each.row, state.candidates[:counted])
             inputs.append((each.row, counted, folded, *self._host.propose(each.row)))
             state.in_flight = True
-            state.offered = self._columns
+            state.launched(self._columns)
             context_tokens = max(context_tokens, state.length + self._columns)
         self._transfer.tell_round(inputs)
         return self._noted(self._rounds.send(self._rounds.run(len(rows), context_tokens)), states)
@@ -155,6 +155,7 @@ class DeviceProgram(UnitByUnit):
     def launch_control(self, row: RowRound, token_ids: Sequence[int]) -> Unit:
         """See the Protocol. The tokens are run as a prompt's are, since all of them are committed."""
         state, buffers = self._rows[row.row], self._pools.rows
+        assert row.accepted is not None, "what stands before forced tokens is known"
         slots = self._slots(row.row)
         taken = state.take(row.accepted)
         self._host.extend(row.row, [*state.candidates[: taken[0]], *token_ids])
@@ -233,14 +234,12 @@ class DeviceProgram(UnitByUnit):
         return hidden, positions[:, -1] + 1
 
     def _noted(self, unit: Unit, states: Sequence[Row]) -> Unit:
-        """`unit`, where rounds may yield several candidates noting for each row which it has yielded."""
-        if self._columns == 1:
-            return unit
+        """`unit`, noting for each row what it has yielded."""
 
         def collect() -> Candidates:
             found = unit.collect()
             for state, candidates in zip(states, found, strict=True):
-                state.candidates, state.offered = candidates, max(1, len(candidates))
+                state.collected(candidates)
             return found
 
         return dataclasses.replace(unit, collect=collect)
@@ -251,6 +250,7 @@ class DeviceProgram(UnitByUnit):
             array[:, slot].zero_()
         rows.penalty_counts[slot].zero_()
         rows.lengths[slot].zero_()
+        rows.offered[slot].fill_(1)  # of a prompt; a round writes its own
         for array in self._pools.drafter_state.values():
             array[:, slot].zero_()
         if self._columns > 1:

@@ -107,7 +107,8 @@ CountedProgramT = TypeVar("CountedProgramT", bound=CountedProgram)
 
 @dataclass
 class Bench(Generic[CountedProgramT]):
-    """An engine that is stepped by hand."""
+    """An engine that is stepped by hand. With `ahead`, a boundary leaves what it has committed to the next one, and a
+    round in flight, as those of an engine that runs do."""
 
     plan: ExecutionPlan
     program: CountedProgramT
@@ -117,6 +118,7 @@ class Bench(Generic[CountedProgramT]):
     submitted: dict[int, Submit] = field(default_factory=dict)
     log: io.StringIO = field(default_factory=io.StringIO)
     stats_interval_seconds: float = 0.0
+    ahead: bool = False
 
     def __post_init__(self) -> None:
         log = create_log(stream=self.log)
@@ -167,14 +169,14 @@ class Bench(Generic[CountedProgramT]):
 
     def step(self, count: int = 1) -> None:
         for _ in range(count):
-            self.engine.step()
+            self.engine.step(wait=self.ahead and not self.engine.idle)
 
     def finish(self, bound: int = 100_000) -> None:
         """Step until every request has ended."""
         for _ in range(bound):
             if len(self.observer.last) == len(self.submitted):
                 return
-            self.engine.step()
+            self.step()
         raise AssertionError(f"requests {sorted(set(self.submitted) - set(self.observer.last))} never ended")
 
     def check_nothing_leaked(self) -> None:

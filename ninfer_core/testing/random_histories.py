@@ -34,7 +34,8 @@ STOPS = ("ab", "abca", "c\n", "漢", "aaa", "bca", "\ufffd", " ")
 
 @dataclass(frozen=True)
 class Machine:
-    """`spare_pages` are what the pool has beyond one whole context; `columns` is W of the program."""
+    """`spare_pages` are what the pool has beyond one whole context; `columns` is W of the program, which goes ahead
+    unless `asks_host`."""
 
     max_context: int
     page_tokens: int
@@ -43,6 +44,7 @@ class Machine:
     max_pending_requests: int
     prefill_chunk: int
     columns: int
+    asks_host: bool
     seed: int
 
     def bench(self) -> Bench[SimulatedProgram]:
@@ -53,8 +55,11 @@ class Machine:
             max_concurrency=self.max_concurrency,
             max_pending_requests=self.max_pending_requests,
             prefill_chunk=self.prefill_chunk,
+            draft_tokens=self.columns - 1,
         )
-        return Bench(plan, simulated_program(plan, columns=self.columns, seed=self.seed))
+        program = simulated_program(plan, seed=self.seed)
+        program.goes_ahead = not self.asks_host
+        return Bench(plan, program)
 
 
 def random_machine(draw: random.Random) -> Machine:
@@ -67,6 +72,7 @@ def random_machine(draw: random.Random) -> Machine:
         max_pending_requests=draw.choice((0, 4, 20, 20)),
         prefill_chunk=draw.choice((16, 128)),
         columns=draw.choice((1, 2, 4, 16)),
+        asks_host=draw.random() < 0.2,
         seed=draw.randrange(1 << 30),
     )
 
@@ -101,9 +107,8 @@ def random_actions(draw: random.Random, count: int) -> list[object]:
     return actions
 
 
-def play(bench: Bench[SimulatedProgram], actions: list[object], *, ahead: bool = False) -> None:
-    """Do what the actions say, and check the accounts at every boundary. With `ahead`, boundaries leave what they have
-    committed to the next one, as those of an engine that runs do."""
+def play(bench: Bench[SimulatedProgram], actions: list[object]) -> None:
+    """Do what the actions say, and check the accounts at every boundary."""
     for action in actions:
         match action:
             case dict():
@@ -112,7 +117,7 @@ def play(bench: Bench[SimulatedProgram], actions: list[object], *, ahead: bool =
                 bench.cancel(request_id)
             case ("step", int(count)):
                 for _ in range(count):
-                    bench.engine.step(wait=ahead and not bench.engine.idle)
+                    bench.step()
                     bench.program.check_accounts()
             case ("pass", float(seconds)):
                 bench.clock.now += seconds
@@ -128,7 +133,7 @@ def check_history(bench: Bench[SimulatedProgram]) -> Counter[str]:
     bench.check_nothing_leaked()
     assert bench.observer.fatal == []
     assert sorted(bench.observer.last) == sorted(bench.submitted)
-    seen: Counter[str] = Counter(overtaken=check_admissions(bench))
+    seen: Counter[str] = Counter(overtaken=check_admissions(bench), **bench.program.ahead)
     for request_id, last in bench.observer.last.items():
         bench.check_text(request_id)
         if isinstance(last, Failed):
@@ -208,8 +213,9 @@ def run_history(seed: int, actions: int) -> Counter[str]:
     """The whole history of this name; see `check_history`."""
     draw = random.Random(seed)
     bench = random_machine(draw).bench()
+    bench.ahead = seed % 2 == 1
     try:
-        play(bench, random_actions(draw, actions), ahead=seed % 2 == 1)
+        play(bench, random_actions(draw, actions))
         bench.finish()
         return check_history(bench)
     except AssertionError as error:

@@ -2,15 +2,15 @@
 
 The tokens of a request are a function of its sampling seed alone (`answer_token`), so a test can compute what any
 history must yield. A round offers 1..`columns` of them from the position that the engine's choices of N imply;
-an N that is off by one therefore shows up as wrong text. With more than one column the program has a drafter, which
-drafts all that is offered but the last and some that are wrong, and nothing at times.
+an N that is off by one therefore shows up as wrong text, and so does a row that goes on behind less than was assumed.
+With more than one column it has a drafter: of all that is offered but the last, of some that is wrong, at times of none.
 """
 
 from __future__ import annotations
 
 import codecs
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -62,11 +62,10 @@ def answer_token(seed: int, position: int) -> int:
 
 @dataclass(slots=True)
 class _Row:
-    """`offered` is what the row's last unit yielded; `uncollected` how many units nobody has seen yet; `taken` how many
-    tokens of the answer have been folded; `passed_over` is whether a round went on without this row, which then
-    has to be told something else. `rounds_waited` and `singles_waited` are the units of others that have run since this
-    row's last one: rounds, and units for one row.
-    """
+    """`offered` is what the row's last unit yielded; `uncollected` how many units nobody has seen, the last of which
+    is a round where `in_round`, and took what nobody had seen where `assumed`; `taken` how many tokens of the answer
+    have been folded; `passed_over` is whether a round went on without this row, which then has to be told something
+    else; `rounds_waited` and `singles_waited` are units of others that have run since this row's last one."""
 
     setup: RowSetup
     pages: tuple[int, ...]
@@ -74,6 +73,8 @@ class _Row:
     taken: int = 0
     offered: tuple[int, ...] = ()
     uncollected: int = 0
+    in_round: bool = False
+    assumed: bool = False
     passed_over: bool = False
     rounds_waited: int = 0
     singles_waited: int = 0
@@ -81,8 +82,10 @@ class _Row:
 
 @dataclass
 class SimulatedProgram(UnitByUnit):
-    """Implements Program. `columns` is W, the most candidates of a round; `fail_at_unit` raises as that unit is
-    collected; `kinds` are the units that were run: `prefill`, `decode`, `control`."""
+    """Implements Program. `columns` is W, the most candidates of a round; without `goes_ahead` its drafter is on the
+    host; `fail_at_unit` raises as that unit is collected; `kinds` are the units that were run: `prefill`, `decode`,
+    `control`. `ahead` counts rows that took several candidates unseen (`took_many`), had no room for all of them
+    (`cut`), or were closed with a round in flight that had taken them so (`ended`)."""
 
     pages: PagePool
     slots: SlotPool
@@ -95,16 +98,14 @@ class SimulatedProgram(UnitByUnit):
     round_sizes: list[int] = field(default_factory=list)
     kinds: list[str] = field(default_factory=list)
     runs_ahead: bool = True
+    goes_ahead: bool = True
+    ahead: Counter[str] = field(default_factory=Counter)
     _rows: dict[int, _Row] = field(default_factory=dict)
     _in_flight: deque[int] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
         self._wrong_drafts = random.Random(f"wrong drafts {self.seed}")
-
-    @property
-    def goes_ahead(self) -> bool:
-        return self.columns == 1
 
     @property
     def open_rows(self) -> int:
@@ -132,6 +133,7 @@ class SimulatedProgram(UnitByUnit):
         assert (state.prefilled == state.setup.prompt_tokens) == last, "`last` must mark the end of the prompt"
         if last:
             self._offer(state, (answer_token(state.setup.sampling.seed, 0),))
+            state.in_round = False
         return self._launched([state] if last else [], (state.offered,))
 
     def launch_decode(self, rows: Sequence[RowRound]) -> Unit:
@@ -159,6 +161,7 @@ class SimulatedProgram(UnitByUnit):
         occupied = state.setup.prompt_tokens + state.taken
         reserved = state.setup.reserved_tokens
         assert occupied < reserved, f"row {each.row} holds {occupied} of {reserved} tokens and goes on"
+        state.in_round = True
         seed = state.setup.sampling.seed
         offered = self._random.randint(1, self.columns)
         positions = range(state.taken, state.taken + offered)
@@ -169,6 +172,7 @@ class SimulatedProgram(UnitByUnit):
         self._unit("control")
         self._ran([row.row])
         state = self._rows[row.row]
+        assert row.accepted is not None, "what stands before forced tokens is known"
         self._take(state, row.accepted)
         state.taken += len(token_ids) - 1
         state.offered = (token_ids[-1],)
@@ -193,6 +197,7 @@ class SimulatedProgram(UnitByUnit):
                 raise RuntimeError("the simulated device has failed")
             for state in states:
                 state.uncollected -= 1
+                state.assumed &= state.uncollected > 0
             return candidates
 
         return Unit(collect, drafted=lambda: drafted)
@@ -214,14 +219,24 @@ class SimulatedProgram(UnitByUnit):
         assert len(owned) + self.pages.free_pages == self.pages.pages
         assert len(self._rows) + self.slots.free_slots == self.slots.slots
 
-    def _take(self, state: _Row, accepted: int) -> None:
-        known = not state.uncollected or (self.goes_ahead and accepted == 1)
-        assert known, "candidates are taken that nobody has seen"
+    def _take(self, state: _Row, accepted: int | None) -> None:
+        if accepted is None:
+            assert self.goes_ahead, "tokens that have to be known are taken unseen"
+            assert state.uncollected == 1 and state.in_round, "all is taken of what is not one round that is not seen"
+            room = state.setup.reserved_tokens - 1 - state.setup.prompt_tokens - state.taken
+            accepted = min(len(state.offered), room)
+            self.ahead["took_many"] += accepted > 1
+            self.ahead["cut"] += accepted < len(state.offered)
+            state.assumed = True
+        else:
+            assert not state.uncollected, "candidates are taken that nobody has seen"
         assert 1 <= accepted <= len(state.offered), f"N = {accepted} of {len(state.offered)} candidates"
         state.taken += accepted
 
     def close_row(self, row: int) -> None:
-        release_row(self.slots, self.pages, Reservation(row, self._rows.pop(row).pages))
+        state = self._rows.pop(row)
+        self.ahead["ended"] += state.assumed
+        release_row(self.slots, self.pages, Reservation(row, state.pages))
 
     def close(self) -> None:
         assert not self.closed, "closed twice"
@@ -297,7 +312,9 @@ class SimulatedFrontend:
         self.token_domain = VOCABULARY_ROWS
         self.thinking_control_ids: tuple[int, ...] = CONTROL_IDS
 
-    def prepare(self, request: GenerationRequest, defaults: ThinkingDefaults) -> PreparedPrompt:
+    def prepare(
+        self, request: GenerationRequest, defaults: ThinkingDefaults, *, most_tokens: int | None = None
+    ) -> PreparedPrompt:
         text = "\n".join(f"{message.role}: {message.text}" for message in request.messages)
         asked = request.template.enable_thinking
         thinking = defaults.enable_thinking if asked is None else asked
@@ -317,6 +334,7 @@ class SimulatedFrontend:
 
 def simulated_plan(
     *,
+    draft_tokens: int = 0,
     max_context: int = 256,
     page_tokens: int = 64,
     kv_pages: int = 8,
@@ -354,7 +372,7 @@ def simulated_plan(
             max_pending_requests=max_pending_requests,
             pending_timeout_ms=30_000,
             prefill_chunk=prefill_chunk,
-            draft_tokens=0,
+            draft_tokens=draft_tokens,
             default_max_tokens=128,
         ),
         template=frontend.capabilities,
@@ -368,15 +386,13 @@ def simulated_plan(
     )
 
 
-def simulated_program(
-    plan: ExecutionPlan, *, columns: int = 1, seed: int = 0, fail_at_unit: int | None = None
-) -> SimulatedProgram:
+def simulated_program(plan: ExecutionPlan, *, seed: int = 0, fail_at_unit: int | None = None) -> SimulatedProgram:
     """A program with the capacities of `plan`."""
     capacities = plan.capacities
     return SimulatedProgram(
         pages=PagePool(pages=capacities.kv_pages, page_tokens=capacities.page_tokens),
         slots=SlotPool(capacities.state_slots),
-        columns=columns,
+        columns=1 + capacities.draft_tokens,
         seed=seed,
         prefill_chunk=capacities.prefill_chunk,
         fail_at_unit=fail_at_unit,

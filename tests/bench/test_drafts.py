@@ -30,7 +30,9 @@ def offered(probability: float, counts: torch.Tensor) -> torch.Tensor:
     positions = torch.arange(1 + DRAFTS).expand(ROWS, 1 + DRAFTS)
     drafts = Drafts(torch.zeros(ROWS, DRAFTS, dtype=torch.int64), counts)
     slots = torch.arange(ROWS)
-    found = acceptor.accept(torch.zeros(1), drafts, table, slots, slots, positions, 9, positions)
+    by_slot = torch.zeros(ROWS, dtype=torch.int64)
+    found = acceptor.accept(torch.zeros(1), drafts, table, slots, slots, positions, 9, positions, by_slot)
+    assert torch.equal(by_slot, found.offered)
     assert torch.equal(found.packed[:, 1:], Told().accept(torch.zeros(1), drafts).packed[:, 1:])
     return found.offered
 

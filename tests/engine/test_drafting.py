@@ -17,8 +17,8 @@ from ninfer_core.testing.simulated_program import (
 
 
 def bench(columns: int, seed: int = 0) -> Bench[SimulatedProgram]:
-    plan = simulated_plan(max_context=512, kv_pages=32)
-    return Bench(plan, simulated_program(plan, columns=columns, seed=seed))
+    plan = simulated_plan(max_context=512, kv_pages=32, draft_tokens=columns - 1)
+    return Bench(plan, simulated_program(plan, seed=seed))
 
 
 def finished(under_test: Bench[SimulatedProgram], request_id: int) -> Finished:
@@ -95,8 +95,8 @@ def test_nothing_behind_a_stop_token_inside_a_round_is_taken(columns: int, token
 def test_the_engine_counts_what_its_requests_are_told() -> None:
     """Over one interval, cancelled and failed requests apart: the first token of an answer comes from its prompt, and
     tokens that close thinking from nobody's round."""
-    plan = simulated_plan(max_context=512, kv_pages=32)
-    under_test = Bench(plan, simulated_program(plan, columns=4), stats_interval_seconds=5.0)
+    plan = simulated_plan(max_context=512, kv_pages=32, draft_tokens=3)
+    under_test = Bench(plan, simulated_program(plan), stats_interval_seconds=5.0)
     ids = [
         under_test.submit(seed=seed, max_output_tokens=60, channel="reasoning", thinking_budget=10) for seed in range(6)
     ]

@@ -9,8 +9,8 @@ from ninfer_core.testing.simulated_program import SimulatedDecoder, SimulatedPro
 
 
 def bench(*, columns: int = 1, fail_at_unit: int | None = None, **capacities: int) -> Bench[SimulatedProgram]:
-    plan = simulated_plan(**capacities)
-    return Bench(plan, simulated_program(plan, columns=columns, fail_at_unit=fail_at_unit))
+    plan = simulated_plan(draft_tokens=columns - 1, **capacities)
+    return Bench(plan, simulated_program(plan, fail_at_unit=fail_at_unit))
 
 
 def code(under_test: Bench[SimulatedProgram], request_id: int) -> str:

@@ -27,14 +27,6 @@ PLAIN_SEED = next(seed for seed in range(1000) if all(answer_token(seed, place) 
 """Of an answer whose tokens are a letter each."""
 
 
-class OneByOne(SimulatedProgram):
-    """Has to be told what is taken of a round before the next one."""
-
-    @property
-    def goes_ahead(self) -> bool:
-        return False
-
-
 class Diary:
     """Who did what, in order: `launch` and `collect` with the kind of the unit, `tell` with the kind of the event."""
 
@@ -42,8 +34,7 @@ class Diary:
         self.lines: list[tuple[str, str]] = []
         plan = simulated_plan(**capacities)
         program = simulated_program(plan)
-        if not ahead:
-            program = OneByOne(pages=program.pages, slots=program.slots)
+        program.goes_ahead = ahead
         self.bench = Bench(plan, program)
         self._watch(program)
         publish = self.bench.engine._publication._publish

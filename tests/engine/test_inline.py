@@ -19,7 +19,7 @@ from ninfer_core.testing.simulated_program import (
     simulated_program,
 )
 
-PLAN = simulated_plan(max_concurrency=4, max_pending_requests=60, kv_pages=16)
+PLAN = simulated_plan(max_concurrency=4, max_pending_requests=60, kv_pages=16, draft_tokens=2)
 
 
 def submit(request_id: int) -> Submit:
@@ -40,7 +40,7 @@ def submit(request_id: int) -> Submit:
 def inline(published: queue.Queue[EngineMessage], built: list[SimulatedProgram]) -> InlineEngine:
     def build(on_phase: OnPhase) -> Program:
         on_phase("pools", 0.0)
-        built.append(simulated_program(PLAN, columns=3))
+        built.append(simulated_program(PLAN))
         return built[0]
 
     return InlineEngine(PLAN, SimulatedFrontend(), build, published.put)

@@ -23,8 +23,8 @@ GUIDANCE = bytes(CONTROL_IDS[:-1]).decode()
 
 
 def bench(*, columns: int = 1, **capacities: int) -> Bench[SimulatedProgram]:
-    plan = simulated_plan(**capacities)
-    return Bench(plan, simulated_program(plan, columns=columns))
+    plan = simulated_plan(draft_tokens=columns - 1, **capacities)
+    return Bench(plan, simulated_program(plan))
 
 
 def long_thinker(tokens: int) -> int:

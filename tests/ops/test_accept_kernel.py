@@ -54,9 +54,10 @@ def compare(
     slots = torch.randperm(SLOTS)[:rows]
     counts = torch.randint(0, 3, (SLOTS, VOCABULARY), dtype=torch.int32)
     positions = torch.randint(0, 1000, (rows, 1)) + torch.arange(columns)
-    expected_candidates = torch.full((SLOTS, columns + 1), -1)
+    expected_candidates, expected_offered = torch.full((SLOTS, columns + 1), -1), torch.full((SLOTS,), -1)
     inputs = (settings, counts, slots, positions, DOMAIN)
-    expected = ReferenceAcceptor().accept(logits, drafts, *inputs, expected_candidates)
+    expected = ReferenceAcceptor().accept(logits, drafts, *inputs, expected_candidates, expected_offered)
+    assert torch.equal(expected_offered[slots], expected.offered)
 
     def there(value: Any) -> Any:
         if isinstance(value, SamplerTable | Drafts):
@@ -64,6 +65,7 @@ def compare(
         return value.to(device) if isinstance(value, torch.Tensor) else value
 
     candidates = torch.full_like(expected_candidates, -1).to(device)
+    offered_by_slot = torch.full((SLOTS,), -1, device=device)
     actual = acceptor.accept(
         there(logits),
         there(drafts),
@@ -73,9 +75,11 @@ def compare(
         there(positions),
         DOMAIN,
         candidates,
+        offered_by_slot,
     )
     assert torch.equal(actual.offered.cpu(), expected.offered)
     assert torch.equal(actual.drafted.cpu(), drafts.counts)
+    assert torch.equal(offered_by_slot.cpu(), expected_offered)
     offered = torch.arange(columns) < expected.offered.unsqueeze(1)
     assert torch.equal(actual.tokens.cpu()[offered], expected.tokens[offered])
     assert ((actual.tokens >= 0) & (actual.tokens < DOMAIN)).all()
@@ -131,8 +135,9 @@ def test_a_draft_counts_for_the_columns_behind_it(acceptor: Acceptor, kernel_dev
     for each in (acceptor, ReferenceAcceptor()):
         there = Drafts(drafts.token_ids.to(kernel_device), drafts.counts.to(kernel_device))
         candidates = torch.zeros(SLOTS, 4, dtype=torch.int64, device=kernel_device)
-        others = (slots.to(kernel_device), positions.to(kernel_device))
-        accepted = each.accept(logits.to(kernel_device), there, settings, counts, *others, DOMAIN, candidates)
+        kept = torch.zeros(SLOTS, dtype=torch.int64, device=kernel_device)
+        others = (slots.to(kernel_device), positions.to(kernel_device), DOMAIN, candidates, kept)
+        accepted = each.accept(logits.to(kernel_device), there, settings, counts, *others)
         assert accepted.offered.item() == 2
         assert accepted.tokens[0, :2].tolist() == [7, 9]
 

@@ -18,6 +18,7 @@ def state(device: torch.device, offered: int, blocks: int) -> SlotState:
     table = SamplerTable(numbers.to(device), torch.ones(SLOTS, dtype=torch.int64), torch.zeros(SLOTS))
     return SlotState(
         candidates=torch.randint(0, VOCABULARY, (SLOTS, offered)).to(device),
+        offered=torch.full((SLOTS,), offered, device=device),
         lengths=torch.randint(0, 10_000, (SLOTS,)).to(device),
         block_tables=torch.randint(0, 1000, (SLOTS, blocks), dtype=torch.int32).to(device),
         penalty_counts=torch.randint(0, 3, (SLOTS, VOCABULARY), dtype=torch.int32).to(device),
@@ -28,8 +29,10 @@ def state(device: torch.device, offered: int, blocks: int) -> SlotState:
 def expected(inputs: list[tuple[int, int, int]], before: SlotState, columns: int) -> tuple[RoundInputs, SlotState]:
     """By the words of the contract, number by number."""
     counts, lengths = before.penalty_counts.clone(), before.lengths.clone()
-    anchors, positions = [], []
-    for slot, counted, folded in inputs:
+    anchors, positions, kept = [], [], []
+    for slot, most_counted, most_folded in inputs:
+        counted, folded = (min(most, int(before.offered[slot])) for most in (most_counted, most_folded))
+        kept.append(folded)
         tokens = before.candidates[slot].tolist()
         for token in tokens[:counted]:
             counts[slot, token] += int(before.table.numbers[slot, 0] > 0)
@@ -39,15 +42,15 @@ def expected(inputs: list[tuple[int, int, int]], before: SlotState, columns: int
     slots = torch.tensor([slot for slot, _, _ in inputs])
     made = RoundInputs(
         slots,
-        torch.tensor([folded for _, _, folded in inputs]),
-        torch.tensor([max(folded, 1) for _, _, folded in inputs]),
+        torch.tensor(kept),
+        torch.tensor([max(folded, 1) for folded in kept]),
         torch.tensor(anchors),
         lengths[slots],
         torch.tensor(positions),
         torch.tensor(positions) + 1,
         before.block_tables[slots],
     )
-    return made, SlotState(before.candidates, lengths, before.block_tables, counts, before.table)
+    return made, SlotState(before.candidates, before.offered, lengths, before.block_tables, counts, before.table)
 
 
 @pytest.mark.parametrize(
@@ -67,10 +70,13 @@ def test_a_round_begins_where_the_last_one_was_accepted(
 
     before = state(torch.device("cpu"), offered=columns, blocks=blocks)
     before.candidates[1] = 7  # the same token several times over
+    # Fewer than the round is told to take at most, in some slots.
+    before.offered[:3] = torch.tensor([max(1, columns - 2), columns, max(1, columns // 2)])
     made, after = expected(inputs, before, columns)
     device = torch.device("cpu") if route == "reference" else kernel_device
     there = SlotState(
         before.candidates.to(device),
+        before.offered.to(device),
         before.lengths.to(device),
         before.block_tables.to(device),
         before.penalty_counts.to(device),

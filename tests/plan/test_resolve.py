@@ -190,8 +190,8 @@ def test_ledger_adds_up_to_the_device(
     assert bytes_of["recurrent_state"] == rows * 6 * 4 * 16 * 16 * 4
     assert bytes_of["round_records"] == rows * 6 * (2 * 4 * 16 * 4 + (3 + 2) * 96 * value_bytes)
     assert bytes_of["device_context"] == (720 * 2**20 if cuda else 0)
-    # block table and counters are int32; length, one candidate, seed and top_k int64; 5 sampler settings
-    assert bytes_of["row_buffers"] == rows * (4 * (-(-max_context // 64) + 512) + 8 * (1 + 1 + 1 + 1) + 4 * 5)
+    # block table and counters are int32; length, one candidate, their number, seed and top_k int64; 5 sampler settings
+    assert bytes_of["row_buffers"] == rows * (4 * (-(-max_context // 64) + 512) + 8 * (1 + 1 + 1 + 1 + 1) + 4 * 5)
     assert bytes_of["graph_allowance"] == (toy_graph_bytes(rows) if cuda else 0)
     prefill = min(128 * chunk, max_context)
     family = prefill * 4096 + rows * 8192 + max_context * 16

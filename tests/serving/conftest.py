@@ -42,13 +42,13 @@ def serve() -> Iterator[Serve]:
             pending_timeout_ms: int = 30_000,
             **options: Any,
         ) -> LiveServer:
-            plan = simulated_plan(**(capacities or {}))
+            plan = simulated_plan(draft_tokens=columns - 1, **(capacities or {}))
             bounds = msgspec.structs.replace(plan.capacities, pending_timeout_ms=pending_timeout_ms)
             plan = msgspec.structs.replace(plan, capacities=bounds)
             frontend = SimulatedFrontend()
             if endless:
                 frontend.stop_token_ids = ()
-            program = simulated_program(plan, columns=columns, fail_at_unit=fail_at_unit)
+            program = simulated_program(plan, fail_at_unit=fail_at_unit)
             if slow_seconds:
                 _slow_down(program, slow_seconds)
             programs.append(program)

@@ -96,6 +96,7 @@ class ScriptedProgram(UnitByUnit):
     def launch_decode(self, rows: Sequence[RowRound]) -> Unit:
         states, begin = [self._rows[each.row] for each in rows], time.monotonic()
         for each, state in zip(rows, states, strict=True):
+            assert each.accepted is not None, "it does not go ahead"
             state.taken += min(each.accepted, state.offered)
 
         def collect() -> Candidates:

@@ -22,12 +22,13 @@ to which d_1 .. d_i have been added. t_i is the token that `ops.sample` chooses 
     slots          [rows]                        int64, no slot twice
     positions      [rows, W]                     int64: index in the sequence of the token that a column chooses
     candidates     [slots, W]                    int64, written: the tokens of the row's slot
+    offered        [slots]                       int64, written: how many of these count, A + 1
     Accepted       offered int64 [rows]: A + 1, the tokens of the row that count; drafted int64 [rows]: `counts`; tokens
                    int64 [rows, W], those behind the offered ones any tokens of the domain
 
 A law that is not the one that drafts were drawn from gives other tokens than the target's, but never one that p_A does
-not have; one that is nothing but zeros gives the target's. `candidates` is all that is written. A row does not depend
-on its batch mates. `select` gives an `Acceptor`; its routes offer the same tokens for the same inputs.
+not have; one that is nothing but zeros gives the target's. `candidates` and `offered` are all that is written. A row
+does not depend on its batch mates. `select` gives an `Acceptor`; its routes offer the same tokens for the same inputs.
 """
 
 from __future__ import annotations

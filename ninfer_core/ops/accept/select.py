@@ -12,7 +12,7 @@ from ninfer_core.ops.sample import SamplerTable
 
 
 class Acceptor(Protocol):
-    """`accept` with the tokens also written where the program keeps the candidates of a slot."""
+    """`accept` with the tokens, and how many of them count, also written where the program keeps these of a slot."""
 
     def accept(
         self,
@@ -24,6 +24,7 @@ class Acceptor(Protocol):
         positions: torch.Tensor,
         token_domain: int,
         candidates: torch.Tensor,
+        offered: torch.Tensor,
     ) -> Accepted:
         """The operation on one device; the package says what it does."""
         ...
@@ -42,10 +43,12 @@ class ReferenceAcceptor:
         positions: torch.Tensor,
         token_domain: int,
         candidates: torch.Tensor,
+        offered: torch.Tensor,
     ) -> Accepted:
         """See `Acceptor`."""
         accepted = accept(logits, drafts, table, counts, slots, positions, token_domain)
         candidates[:, : positions.shape[1]].index_copy_(0, slots, accepted.tokens)
+        offered.index_copy_(0, slots, accepted.offered)
         return accepted
 
 

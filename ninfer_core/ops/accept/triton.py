@@ -30,6 +30,7 @@ class TritonAcceptor:
         positions: torch.Tensor,
         token_domain: int,
         candidates: torch.Tensor,
+        offered: torch.Tensor,
     ) -> Accepted:
         """See `Acceptor`."""
         rows, columns = positions.shape
@@ -44,6 +45,7 @@ class TritonAcceptor:
             judged,
             packed,
             candidates,
+            offered,
             candidates.stride(0),
             columns,
             MOST_COLUMNS=triton.next_power_of_2(columns),

@@ -1,6 +1,7 @@
 """The beginning of a decode round: how many candidates of every row were taken becomes counters, lengths and inputs.
 
-For every row, with its slot s, N = counted and F = folded:
+For every row, with its slot s, N = min(counted, offered[s]) and F = min(folded, offered[s]): so a round whose beginning
+is launched before it is known what the last one offers takes all of that, up to what it is told.
 
     penalty_counts[s, candidates[s, i]] += 1        i in [0, N), unless the row is greedy
     lengths[s]  ← lengths[s] + F
@@ -13,11 +14,12 @@ For every row, with its slot s, N = counted and F = folded:
     inputs         [3, rows]                    int64: slots (all different), counted, folded; may be pinned memory of
                                                 the host, where the device reads it as it is then
     candidates     [slots, columns]             int64: what the last unit offered
+    offered        [slots]                      int64: how many of these count, at least 1
     lengths        [slots]                      int64, written
     block_tables   [slots, blocks]              int32
     penalty_counts [slots, vocabulary_rows]     int32, written
     table          `ops.sample.SamplerTable`
-    RoundInputs    slots, folded, pending, lengths int64 [rows] and anchors int64 [rows, 1], all on the device;
+    RoundInputs    slots, folded (F), pending, lengths int64 [rows] and anchors int64 [rows, 1], all on the device;
                    positions int64 [rows, columns]; chosen_positions int64 [rows, columns]: index in the sequence of
                    the token that each column chooses; block_table int32 [rows, blocks]
 

@@ -14,6 +14,7 @@ class SlotState:
     """What a round begins from, by slot; see the package for shapes."""
 
     candidates: torch.Tensor
+    offered: torch.Tensor
     lengths: torch.Tensor
     block_tables: torch.Tensor
     penalty_counts: torch.Tensor
@@ -37,6 +38,8 @@ class RoundInputs:
 def start_round(inputs: torch.Tensor, state: SlotState, columns: int) -> RoundInputs:
     """inputs [3, rows] -> the inputs of `columns` new columns; see the package."""
     slots, counted, folded = inputs.to(state.lengths.device).unbind(0)
+    offered = state.offered.index_select(0, slots)
+    counted, folded = torch.minimum(counted, offered), torch.minimum(folded, offered)
     previous = state.candidates.index_select(0, slots)
     temperature = state.table.numbers.index_select(0, slots)[:, 0]
     count_tokens(state.penalty_counts, slots, previous, counted, temperature)

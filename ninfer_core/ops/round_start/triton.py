@@ -25,6 +25,7 @@ def start_round(inputs: torch.Tensor, state: SlotState, columns: int) -> RoundIn
     start_kernel[(rows, triton.cdiv(blocks, BLOCK_TABLE_ENTRIES))](
         inputs,
         state.candidates,
+        state.offered,
         state.lengths,
         state.block_tables,
         state.penalty_counts,
@@ -71,6 +72,7 @@ def _aligned(rows: int, columns: Sequence[int], device: torch.device) -> list[to
 def start_kernel(
     inputs,
     candidates,
+    offered,
     lengths,
     block_tables,
     penalty_counts,
@@ -100,8 +102,9 @@ def start_kernel(
     page = tl.load(block_tables + slot * blocks + entry, mask=entry < blocks)
     tl.store(out_block_table + row.to(tl.int64) * blocks + entry, page, mask=entry < blocks)
     if piece == 0:
-        counted = tl.load(inputs + inputs_stride + row)
-        folded = tl.load(inputs + 2 * inputs_stride + row)
+        most = tl.load(offered + slot)
+        counted = tl.minimum(tl.load(inputs + inputs_stride + row), most)
+        folded = tl.minimum(tl.load(inputs + 2 * inputs_stride + row), most)
         column = tl.arange(0, MOST_COLUMNS)
         token = tl.load(candidates + slot * OFFERED + column, mask=column < OFFERED, other=0)
         temperature = tl.load(sampler_numbers + slot * numbers_stride)

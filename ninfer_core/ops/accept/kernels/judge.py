@@ -120,6 +120,7 @@ def settle(
     judged,
     packed,  # [rows, 2 + columns]: offered, drafted, tokens
     candidates,
+    offered,
     candidates_stride,
     columns,
     MOST_COLUMNS: tl.constexpr,
@@ -140,6 +141,7 @@ def settle(
     token = tl.where(column < accepted, draft, tl.where(accepted < last, instead, token))
     out = packed + row * (columns + 2)
     tl.store(out, accepted + 1)
+    tl.store(offered + slot, accepted + 1)
     tl.store(out + 1, last)
     tl.store(out + 2 + column, token, mask=inside)
     tl.store(candidates + slot * candidates_stride + column, token, mask=inside)
