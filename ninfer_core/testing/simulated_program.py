@@ -3,7 +3,7 @@
 The tokens of a request are a function of its sampling seed alone (`answer_token`), so a test can compute what any
 history must yield. A round offers 1..`columns` of them from the position that the engine's choices of N imply;
 an N that is off by one therefore shows up as wrong text, and so does a row that goes on behind less than was assumed.
-With more than one column it has a drafter: of all that is offered but the last, of some that is wrong, at times of none.
+With more than one column it has a drafter: of all that is offered but the last, of some that is wrong, or of nothing.
 """
 
 from __future__ import annotations
