@@ -89,8 +89,8 @@ class BuildShape(msgspec.Struct, frozen=True, kw_only=True):
 
     A prefill has one row of up to `prefill_tokens` columns; a decode round up to `decode_rows` rows of exactly
     `decode_columns` columns (1, and the draft tokens). `max_context` is in tokens. `kernels` is what `select` of every
-    operation is asked for. `groups` are the groups of tensors that are loaded, `text` always among them; `taps` what a
-    drafter reads of the model (`ninfer_core.api.speculative`).
+    operation is asked for, `reference` on a device that has none. `groups` are the groups of tensors that are loaded,
+    `text` always among them; `taps` what a drafter reads of the model (`ninfer_core.api.speculative`).
     """
 
     prefill_tokens: int

@@ -108,10 +108,14 @@ class Sizing:
         """What the drafter needs for these capacities."""
         if self.drafter is None:
             return None
-        return self.drafter(build_shape(capacities, self.activation_dtype, self.kernels))
+        return self.drafter(build_shape(capacities, self.activation_dtype, self._routes))
 
     def _shape(self, capacities: Capacities) -> BuildShape:
-        return build_shape(capacities, self.activation_dtype, self.kernels, self.planned_drafter(capacities))
+        return build_shape(capacities, self.activation_dtype, self._routes, self.planned_drafter(capacities))
+
+    @property
+    def _routes(self) -> Kernels:
+        return kernels_on(self.device, self.kernels)
 
     def _pools(self, capacities: Capacities, drafter_layers: int) -> tuple[LedgerLine, ...]:
         """What `program.pools` allocates, but for a drafter's own."""
@@ -145,7 +149,7 @@ class Sizing:
         """The model's temporaries or the sampler's: they are never alive together. A drafter's are counted beside
         either, with what it is shown."""
         shape = self._shape(capacities)
-        kernels = self.device.kind == "cuda" and self.kernels == "auto"
+        kernels = self._routes == "auto"
         unpacked = unpacked_kv_bytes(self.geometry, self.layout, shape) if kernels else 0
         largest = max(self.workspace(shape) + unpacked, sampling_bytes(self.geometry, shape, kernels))
         return largest + self._drafting_bytes(shape, shape.prefill_tokens)
@@ -171,6 +175,11 @@ class Sizing:
         most = capacities.max_concurrency * pages_for(capacities.max_context)
         pages = min(most, capacities.kv_pages + spare // step) if step else most
         return msgspec.structs.replace(capacities, kv_pages=max(capacities.kv_pages, pages))
+
+
+def kernels_on(device: DeviceInfo, kernels: Kernels) -> Kernels:
+    """What computes on `device`: plain operations wherever there are no kernels."""
+    return kernels if device.kind == "cuda" else "reference"
 
 
 def build_shape(

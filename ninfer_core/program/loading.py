@@ -12,7 +12,7 @@ from ninfer_core.api.geometry import BuildShape
 from ninfer_core.api.model import DraftableModel, Model
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.artifact.finite import FiniteWeights
-from ninfer_core.plan.sizing import build_shape
+from ninfer_core.plan.sizing import build_shape, kernels_on
 from ninfer_core.plugins import LoadedPlugin
 from ninfer_core.program.built import BuiltDrafter, drafts_on_host
 from ninfer_core.program.workspace import weights_for
@@ -45,7 +45,7 @@ def build_model(
     """What the plugins make of `weights`. Raises their errors, and PluginIncompatible for a drafter on the device over
     a model that nothing can draft with."""
     (family,) = plugins["family"]
-    shape = build_shape(plan.capacities, plan.activation_dtype, plan.kernels, plan.drafter)
+    shape = build_shape(plan.capacities, plan.activation_dtype, kernels_on(plan.device, plan.kernels), plan.drafter)
     model: Model = family.hook.ninfer_family_build(header=header, shape=shape, weights=weights, device=device)
     if plan.drafter is None:
         return model, None

@@ -26,7 +26,7 @@ from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.api.speculative import MOST_DRAFT_TOKENS, Drafter, DrafterNeeds, DraftTokens, HostDrafter
 from ninfer_core.artifact import open_artifact
 from ninfer_core.plan.pins import resolve_pinned
-from ninfer_core.plan.sizing import build_shape
+from ninfer_core.plan.sizing import build_shape, kernels_on
 from ninfer_core.plugins.registry import PluginRegistry
 from ninfer_core.program.build import settle_threads
 from ninfer_core.program.built import BuiltDrafter, drafts_on_host
@@ -158,7 +158,7 @@ class DrafterConformance:
 
     def test_its_needs_are_the_same_whenever_it_is_asked(self, drafting: Stage) -> None:
         plan = drafting.plan
-        shape = build_shape(plan.capacities, plan.activation_dtype, plan.kernels)
+        shape = build_shape(plan.capacities, plan.activation_dtype, kernels_on(plan.device, plan.kernels))
         for groups in (("text",), ("text", "draft_head")):
             for columns in (2, 1 + plan.capacities.draft_tokens):
                 asked = msgspec.structs.replace(shape, groups=groups, decode_columns=columns)

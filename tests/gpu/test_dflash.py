@@ -4,13 +4,14 @@ operations of torch are, and the same numbers where a round is captured."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from ninfer_speculative import dflash, dflash2
 
-from ninfer_core.api import DraftSampling
-from tests.speculative.block_oracle import Bench, Kind
+from ninfer_core.api import BuildShape, DraftSampling, Kernels
+from tests.speculative.block_oracle import Bench, Kind, draft_header, target_geometry
 from tools.tiny_model.drafters import DraftGeometry
 
 pytestmark = [
@@ -102,3 +103,42 @@ def test_a_captured_proposal_is_the_one_that_is_launched(bench: Bench) -> None:
         assert there is None or torch.equal(getattr(captured, name), there)
     alone = bench.propose([2], [TOKENS + 3], [2])
     assert torch.equal(alone.token_ids[0], launched.token_ids[0])
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("kernels", ["auto", "reference"])
+def test_the_workspace_holds_a_chunk_and_a_round(bench: Bench, kernels: Kernels) -> None:
+    """And is not far above what they take."""
+    kind, rows = bench.kind, 4
+    tried = bench if kernels == "auto" else Bench(dataclasses.replace(kind, kernels=kernels), max_context=TOKENS + 64)
+    shape = BuildShape(
+        prefill_tokens=1024,
+        decode_rows=rows,
+        decode_columns=kind.columns,
+        max_context=TOKENS + 64,
+        activation_dtype="bfloat16",
+        kernels=kernels,
+    )
+    plugin, geometry = dflash2 if kind.second else dflash, target_geometry(kind.sizes, kind.layers)
+    bound = plugin.ninfer_spec_needs(draft_header(kind, tried.oracle), geometry, shape).workspace_bytes
+    prompt = tried.columns([0], [0], [1024], 1024)
+    columns = tried.columns(list(range(rows)), [1024] * rows, [1] * rows, kind.columns)
+    sampling = tried.sampling(columns.slots, 0.7)
+    used = {
+        "chunk": bytes_of(lambda: tried.drafter.ingest(prompt)),
+        "round": bytes_of(lambda: tried.drafter.propose(columns, sampling)),
+    }
+    assert max(used.values()) <= bound, f"{used} of {bound}"
+    assert max(used.values()) >= bound / 3, f"the bound is far above what is used: {used} of {bound}"
+
+
+def bytes_of(work: Callable[[], object]) -> int:
+    """The most that was allocated at once; the first time what it allocates for good."""
+    work()
+    torch.cuda.synchronize()
+    held = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    result = work()
+    torch.cuda.synchronize()
+    del result
+    return torch.cuda.max_memory_allocated() - held

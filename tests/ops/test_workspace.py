@@ -221,12 +221,13 @@ def test_operations_of_block_drafters(dtype: torch.dtype) -> None:
     rows, columns, width, heads, kv_heads, head_dim, ring = 4, 8, 512, 8, 2, 64, 300
     x, base = torch.zeros(rows, columns, width, dtype=dtype), torch.zeros(2, width)
     delta = torch.zeros(rows, columns, 2, width // 16, dtype=dtype)
-    hold(block_conv_bytes.workspace_bytes(elements=x.numel()), lambda: block_conv(x, base, delta, x))
+    bound = block_conv_bytes.workspace_bytes(elements=x.numel(), activation=dtype.itemsize, kernels=False)
+    hold(bound, lambda: block_conv(x, base, delta, x))
 
     logits, states = torch.rand(rows, columns - 1, 20_000).to(dtype), torch.rand(rows, columns - 1, 32).to(dtype)
     codes = Codebooks(torch.rand(20_000, 32).to(dtype), torch.rand(20_000, 32).to(dtype))
     whole, zeros = torch.arange(rows), torch.zeros(rows, columns - 1, dtype=torch.int64)
-    bound = walk_bytes.workspace_bytes(rows=rows, drafts=columns - 1, proposed=20_000, rank=32)
+    bound = walk_bytes.workspace_bytes(rows=rows, drafts=columns - 1, proposed=20_000, rank=32, kernels=False)
     hold(
         bound,
         lambda: draft_walk(logits, None, states, codes, LogitTransform(), whole, zeros, torch.ones(rows), whole),
@@ -238,7 +239,8 @@ def test_operations_of_block_drafters(dtype: torch.dtype) -> None:
     norm, route = torch.zeros(head_dim), ReferenceBlockAttention()
     projected = torch.zeros(rows, columns, (heads + 2 * kv_heads) * head_dim, dtype=dtype)
     sizes = {"rows": rows, "columns": columns, "kv_heads": kv_heads, "head_dim": head_dim}
-    bound = block_bytes.attend_bytes(**sizes, query_heads=heads, ring_tokens=ring, activation=dtype.itemsize)
+    sizes_of_all = sizes | {"query_heads": heads, "ring_tokens": ring, "activation": dtype.itemsize}
+    bound = block_bytes.attend_bytes(**sizes_of_all, kernels=False)
     norms, lengths = HeadNorms(norm, norm, 1e-6), torch.full((rows,), 900)
     hold(bound, lambda: route.attend(shape, pool, 0, projected, norms, rotation, whole, lengths, 1.0))
     long = torch.zeros(1, 1000, 2, 2, kv_heads, head_dim, dtype=dtype)

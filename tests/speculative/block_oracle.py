@@ -240,8 +240,10 @@ class Bench:
 
     def propose(self, slots: list[int], starts: list[int], counts: list[int], temperature: float = 0.0) -> Draft:
         columns = self.columns(slots, starts, counts, self.kind.columns)
-        heat = torch.full((len(slots),), temperature, device=self.kind.device)
-        return self.drafter.propose(columns, DraftSampling(heat, columns.slots + 100))
+        return self.drafter.propose(columns, self.sampling(columns.slots, temperature))
+
+    def sampling(self, slots: Tensor, temperature: float) -> DraftSampling:
+        return DraftSampling(torch.full((len(slots),), temperature, device=self.kind.device), slots + 100)
 
     def expected(self, slot: int, length: int) -> tuple[Tensor, Tensor]:
         """By the oracle, over the whole sequence: hidden states of the mask tokens [drafts, hidden], logits."""

@@ -263,11 +263,11 @@ def test_a_published_drafter_is_planned_to_the_byte() -> None:
     shape = BuildShape(
         prefill_tokens=1024, decode_rows=8, decode_columns=8, max_context=131072, activation_dtype="bfloat16"
     )
-    needs = drafter_needs(read(PUBLISHED), build_geometry(header, "bfloat16"), shape)
+    needs = drafter_needs(header, read(PUBLISHED), build_geometry(header, "bfloat16"), shape)
     assert sum(array.bytes for array in needs.state) == 40 * 2**20
     assert sum(spec.elements for spec in needs.resident) == 1_924_404_480
     small = msgspec.structs.replace(shape, max_context=512)
-    needs = drafter_needs(read(PUBLISHED), build_geometry(header, "bfloat16"), small)
+    needs = drafter_needs(header, read(PUBLISHED), build_geometry(header, "bfloat16"), small)
     assert sum(array.bytes for array in needs.state) == 10 * 2**20
 
 

@@ -19,18 +19,22 @@ def attend_bytes(
     head_dim: int,
     ring_tokens: int,
     activation: int,
+    kernels: bool,
 ) -> int:
-    """The reference: keys and values of all a row sees, as they are and twice in float32; scores three times; queries
-    and results. The kernel: sums of every split."""
+    """Kernels: sums of every split, its largest score and its weight, and the result. The reference: keys and values of
+    all a row sees, as they are and twice in float32; scores three times; queries and results."""
+    if kernels:
+        splits = min(MOST_SPLITS, -(-ring_tokens // SPLIT_TOKENS)) + 1
+        heads = rows * columns * query_heads
+        return heads * (splits * (head_dim + 2) * FLOAT32 + head_dim * activation)
     tokens = rows * (ring_tokens + columns)
     context = tokens * kv_heads * head_dim * (2 * activation + 4 * FLOAT32)
     queries = rows * columns * query_heads * head_dim
     scores = tokens * columns * (query_heads * 3 * FLOAT32 + 4 * BOOL) + tokens * INT64
-    reference = context + scores + queries * 8 * FLOAT32
-    splits = min(MOST_SPLITS, -(-ring_tokens // SPLIT_TOKENS)) + 1
-    return max(reference, splits * queries * (FLOAT32 + 1) + queries * activation)
+    return context + scores + queries * 8 * FLOAT32
 
 
 def store_bytes(*, rows: int, columns: int, kv_heads: int, head_dim: int) -> int:
-    """Of one layer keys and values, normed, rotated and merged, for as many columns as a ring can take."""
+    """Of one layer keys and values, normed, rotated and merged, for as many columns as a ring can take. The kernel
+    needs nothing."""
     return rows * columns * kv_heads * head_dim * 10 * FLOAT32

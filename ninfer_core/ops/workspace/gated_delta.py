@@ -6,6 +6,26 @@ from ninfer_core.ops.workspace import FLOAT32
 
 CHUNK_COLUMNS = 64
 """Columns that the chunked form solves for at once."""
+CONV_WIDTH = 4
+"""Of the convolutions that kernels are written for."""
+LEAST_PREFILL_HEAD = 64
+"""Kernels of a prefill are compiled wrongly below: with heads of 32 Triton 3.6 gives numbers that have nothing to do
+with the input (on an H200, with four warps; right with one, and right from 64 on)."""
+
+
+def decodes_by_kernels(*, conv_width: int, key_dim: int, value_dim: int) -> bool:
+    """Whether kernels take the rounds of such a layer."""
+    return conv_width == CONV_WIDTH and _is_power_of_two(key_dim) and _is_power_of_two(value_dim)
+
+
+def prefills_by_kernels(*, conv_width: int, key_dim: int, value_dim: int) -> bool:
+    """Whether kernels take the prefills of such a layer, in 16 bits."""
+    wide = min(key_dim, value_dim) >= LEAST_PREFILL_HEAD
+    return wide and decodes_by_kernels(conv_width=conv_width, key_dim=key_dim, value_dim=value_dim)
+
+
+def _is_power_of_two(number: int) -> bool:
+    return number & (number - 1) == 0
 
 
 def prefill_bytes(*, rows: int, columns: int, value_heads: int, key_dim: int, value_dim: int) -> int:

@@ -20,6 +20,8 @@ constant: what a sum is made of must not depend on the device."""
 SHARED_OUTPUTS = 128
 """Most outputs of one of these programs."""
 LARGEST_ROW_CLASS = 128
+LEAST_SQUARED = 16
+"""Values of a row whose squares are one number, where its writer prepares a norm."""
 
 
 def decoded_outputs(inputs: int) -> int:
@@ -36,10 +38,24 @@ def workspace_bytes(
     reference = reference_bytes(
         rows=rows, inputs=inputs, outputs=outputs, row_class=row_class, activation=activation, coded=coded
     )
+    kernels = kernel_bytes(rows=rows, inputs=inputs, outputs=outputs, row_class=row_class, activation=activation)
+    return max(reference, kernels)
+
+
+def kernel_bytes(
+    *, rows: int, inputs: int, outputs: int, row_class: int, activation: int, prepared: bool = True
+) -> int:
+    """What the kernels need: the result, and of few rows the sums of programs that share inputs; the input once more
+    where it is `prepared`, that is normed, or sorted for codes. A gated activation or residual is in it."""
     most = min(inputs // LEAST_SHARE, MOST_SHARES) * (outputs + SHARED_OUTPUTS) * FLOAT32
     sums = min(most * min(max(rows, row_class), LARGEST_ROW_CLASS), most_shared_bytes(max(rows, row_class)))
     shared = sums if inputs >= 2 * LEAST_SHARE else 0
-    return max(reference, rows * (inputs + outputs) * activation + shared)
+    return rows * ((inputs if prepared else 0) + outputs) * activation + shared
+
+
+def ready_bytes(*, rows: int, width: int, activation: int) -> int:
+    """What the writer of rows prepares of their norm: scaled values, and a sum of squares for every few of them."""
+    return rows * (width * activation + -(-width // LEAST_SQUARED) * FLOAT32)
 
 
 def most_shared_bytes(rows: int) -> int:

@@ -49,7 +49,7 @@ class BlockBackend:
     def ninfer_spec_needs(self, header: ArtifactHeader, geometry: Geometry, shape: BuildShape) -> DrafterNeeds:
         config = parse_config(header, self._architecture)
         check_target(header, config, geometry)
-        return drafter_needs(config, geometry, shape)
+        return drafter_needs(header, config, geometry, shape)
 
     @hookimpl
     def ninfer_spec_build(

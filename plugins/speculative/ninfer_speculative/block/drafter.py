@@ -29,7 +29,6 @@ from ninfer_core.ops.draft_walk import Codebooks, LogitTransform
 from ninfer_core.ops.linear import DECODE_ROWS, DenseMatrix
 from ninfer_speculative.block.config import Additions, DraftConfig
 from ninfer_speculative.block.layers import Block, Context, DraftLayer, Tensors, select_routes
-from ninfer_speculative.block.needs import KEYS, VALUES, list_rings
 from ninfer_speculative.block.resident import (
     CONTEXT_NORM,
     FINAL_NORM,
@@ -39,6 +38,7 @@ from ninfer_speculative.block.resident import (
     SUCCESSORS,
     list_pieces,
 )
+from ninfer_speculative.block.rings import KEYS, VALUES, list_rings
 from ninfer_speculative.block.weights import load_pieces
 
 Choose = Callable[[torch.Tensor, torch.Tensor, DraftColumns, DraftSampling], Draft]
