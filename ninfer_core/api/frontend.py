@@ -181,8 +181,11 @@ class Frontend(OutputVocabulary, Protocol):
     capabilities: TemplateCapabilities
     presets: SamplingPresets
 
-    def prepare(self, request: GenerationRequest, defaults: ThinkingDefaults) -> PreparedPrompt:
-        """Render with the artifact's template and tokenize.
+    def prepare(
+        self, request: GenerationRequest, defaults: ThinkingDefaults, *, most_tokens: int | None = None
+    ) -> PreparedPrompt:
+        """Render with the artifact's template and tokenize. A prompt that is sure to have more than `most_tokens` may
+        be refused once it is rendered, with ContextLengthExceeded: tokenizing megabytes takes seconds.
 
         Raises InvalidPrompt for a conversation the template refuses, RequestError with the codes
         `reasoning_effort_not_supported` and `conflicting_template_option` for its options (TMPL-3, 5).

@@ -30,20 +30,24 @@ class EncodedPrompt:
     resolved: TemplateOptions
 
 
-def prepare_prompt(frontend: Frontend, request: GenerationRequest, defaults: ThinkingDefaults) -> PreparedPrompt:
+def prepare_prompt(
+    frontend: Frontend, request: GenerationRequest, defaults: ThinkingDefaults, *, most_tokens: int | None = None
+) -> PreparedPrompt:
     """Raises the frontend's own RequestErrors, and GenerationFailed for whatever else it raises."""
     check_tools(request.tools)
     try:
-        return frontend.prepare(request, defaults)
+        return frontend.prepare(request, defaults, most_tokens=most_tokens)
     except NinferError:
         raise
     except (Exception, SystemExit) as error:
         raise plugin_failure("made no prompt of this request", error) from error
 
 
-def encode_prompt(frontend: Frontend, request: GenerationRequest, defaults: ThinkingDefaults) -> EncodedPrompt:
+def encode_prompt(
+    frontend: Frontend, request: GenerationRequest, defaults: ThinkingDefaults, *, most_tokens: int | None = None
+) -> EncodedPrompt:
     """Raises what `prepare_prompt` does, and InvalidPrompt for ids that are no tokens."""
-    prompt = prepare_prompt(frontend, request, defaults)
+    prompt = prepare_prompt(frontend, request, defaults, most_tokens=most_tokens)
     return EncodedPrompt(
         token_ids=_packed(prompt.token_ids, frontend.token_domain),
         tokens=len(prompt.token_ids),
@@ -74,12 +78,20 @@ class Preparation:
     """A bounded pool. Its queue is bounded by the places of the server: each request has one task at a time.
 
     A thread cannot be stopped, so its work may outlive the wait for it: `on_done` is called once on the event loop,
-    when it is really over.
+    when it is really over. What is sure to have more than `most_tokens` is not tokenized.
     """
 
-    def __init__(self, frontend: Frontend, defaults: ThinkingDefaults, max_threads: int = MAX_THREADS) -> None:
+    def __init__(
+        self,
+        frontend: Frontend,
+        defaults: ThinkingDefaults,
+        *,
+        max_threads: int = MAX_THREADS,
+        most_tokens: int | None = None,
+    ) -> None:
         self._frontend = frontend
         self._defaults = defaults
+        self._most_tokens = most_tokens
         threads = min(max_threads, os.cpu_count() or 1)
         self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="ninfer-prepare")
 
@@ -94,10 +106,13 @@ class Preparation:
         """Raises what `encode_prompt` raises, and RequestQueueTimeout past the deadline."""
         try:
             async with asyncio.timeout(max(0.0, deadline_monotonic - time.monotonic())):
-                return await self.run(lambda: encode_prompt(self._frontend, request, self._defaults), on_done)
+                return await self.run(lambda: self._encode(request), on_done)
         except TimeoutError:
             waited_ms = round((time.monotonic() - received_monotonic) * 1000)
             raise RequestQueueTimeout(waited_ms=waited_ms) from None
+
+    def _encode(self, request: GenerationRequest) -> EncodedPrompt:
+        return encode_prompt(self._frontend, request, self._defaults, most_tokens=self._most_tokens)
 
     async def run(self, work: Callable[[], Result], on_done: Callable[[], None]) -> Result:
         """Give or raise what `work` does."""

@@ -55,7 +55,7 @@ class EngineService:
         self._log = log
         self._frontend = frontend
         self._sampling = sampling or PlanSampling(plan)
-        self._preparation = Preparation(frontend, plan.thinking)
+        self._preparation = Preparation(frontend, plan.thinking, most_tokens=plan.capacities.max_context)
         # Counting may be asked for prompts of any length, so it has a thread of its own.
         self._counting_preparation = Preparation(frontend, plan.thinking, max_threads=1)
         self._places = Places(plan.capacities.max_concurrency + plan.capacities.max_pending_requests)

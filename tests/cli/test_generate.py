@@ -86,7 +86,7 @@ def test_what_cannot_be_is_said(
 def test_a_family_that_fails_on_a_prompt_is_a_line_and_not_a_traceback(
     artifact: str, error: type[BaseException], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(self: object, request: object, defaults: object) -> None:
+    def fail(self: object, request: object, defaults: object, *, most_tokens: object) -> None:
         raise error("hi there")
 
     monkeypatch.setattr(QwenFrontend, "prepare", fail)

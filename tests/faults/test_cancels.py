@@ -106,12 +106,14 @@ def test_rendering_is_not_begun_for_those_that_have_left(serve: Serve, monkeypat
     prepared: list[str] = []
     real = QwenFrontend.prepare
 
-    def slow(self: QwenFrontend, request: GenerationRequest, defaults: ThinkingDefaults) -> PreparedPrompt:
+    def slow(
+        self: QwenFrontend, request: GenerationRequest, defaults: ThinkingDefaults, *, most_tokens: int | None = None
+    ) -> PreparedPrompt:
         text = request.messages[-1].text
         if text.startswith("render"):
             prepared.append(text)
             time.sleep(0.6)
-        return real(self, request, defaults)
+        return real(self, request, defaults, most_tokens=most_tokens)
 
     monkeypatch.setattr(QwenFrontend, "prepare", slow)
     log = io.StringIO()

@@ -256,7 +256,9 @@ class SlowFrontend(SimulatedFrontend):
         super().__init__()
         self.go_on = threading.Event()
 
-    def prepare(self, request: GenerationRequest, defaults: ThinkingDefaults) -> PreparedPrompt:
+    def prepare(
+        self, request: GenerationRequest, defaults: ThinkingDefaults, *, most_tokens: int | None = None
+    ) -> PreparedPrompt:
         assert self.go_on.wait(10)
         return super().prepare(request, defaults)
 

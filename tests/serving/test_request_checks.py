@@ -113,7 +113,9 @@ class OtherTokenizer(SimulatedFrontend):
         super().__init__()
         self.token_ids = token_ids
 
-    def prepare(self, request: GenerationRequest, defaults: ThinkingDefaults) -> PreparedPrompt:
+    def prepare(
+        self, request: GenerationRequest, defaults: ThinkingDefaults, *, most_tokens: int | None = None
+    ) -> PreparedPrompt:
         return msgspec.structs.replace(super().prepare(request, defaults), token_ids=self.token_ids)
 
 
@@ -126,7 +128,9 @@ def test_ids_beyond_the_vocabulary_do_not_leave_the_front(token_ids: tuple[int, 
 
 
 class SlowFrontend(SimulatedFrontend):
-    def prepare(self, request: GenerationRequest, defaults: ThinkingDefaults) -> PreparedPrompt:
+    def prepare(
+        self, request: GenerationRequest, defaults: ThinkingDefaults, *, most_tokens: int | None = None
+    ) -> PreparedPrompt:
         time.sleep(0.3)
         return super().prepare(request, defaults)
 
@@ -167,7 +171,9 @@ class Bent(SimulatedFrontend):
     fails = ""
     error: type[BaseException] = KeyError
 
-    def prepare(self, request: GenerationRequest, defaults: ThinkingDefaults) -> PreparedPrompt:
+    def prepare(
+        self, request: GenerationRequest, defaults: ThinkingDefaults, *, most_tokens: int | None = None
+    ) -> PreparedPrompt:
         if self.fails == "prepare":
             raise self.error(QUOTE)
         return super().prepare(request, defaults)

@@ -42,8 +42,10 @@ class ScriptedFrontend:
         self.token_domain = frontend.token_domain
         self.thinking_control_ids = frontend.thinking_control_ids
 
-    def prepare(self, request: GenerationRequest, defaults: ThinkingDefaults) -> PreparedPrompt:
-        return self._frontend.prepare(request, defaults)
+    def prepare(
+        self, request: GenerationRequest, defaults: ThinkingDefaults, *, most_tokens: int | None = None
+    ) -> PreparedPrompt:
+        return self._frontend.prepare(request, defaults, most_tokens=most_tokens)
 
     def fewest_tokens(self, characters: int) -> int:
         return self._frontend.fewest_tokens(characters)

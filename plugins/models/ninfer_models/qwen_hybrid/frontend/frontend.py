@@ -50,11 +50,13 @@ class QwenFrontend:
         self.thinking_control_ids = thinking_control_ids
         self.token_domain = tokenizer.token_domain
 
-    def prepare(self, request: GenerationRequest, defaults: ThinkingDefaults) -> PreparedPrompt:
+    def prepare(
+        self, request: GenerationRequest, defaults: ThinkingDefaults, *, most_tokens: int | None = None
+    ) -> PreparedPrompt:
         """See the Protocol. Control tokens come from the template only (decision 12); a new assistant turn is
         opened also after an assistant message (decision 8), unless the request continues it."""
         resolved = resolve(request.template, defaults, self._profile)
-        prompt = self._prompts.make(request, resolved)
+        prompt = self._prompts.make(request, resolved, most_tokens)
         return PreparedPrompt(
             text=prompt.rendered.text,
             token_ids=prompt.token_ids,

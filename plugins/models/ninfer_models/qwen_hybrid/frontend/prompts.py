@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from ninfer_core.api import Frontier, GenerationRequest, InvalidPrompt, Message, TemplateOptions, TextPart
+from ninfer_core.api import (
+    ContextLengthExceeded,
+    Frontier,
+    GenerationRequest,
+    InvalidPrompt,
+    Message,
+    TemplateOptions,
+    TextPart,
+)
 from ninfer_models.qwen_hybrid.frontend.capabilities import TemplateProfile
 from ninfer_models.qwen_hybrid.frontend.messages import refuse_media, template_messages, template_tools
 from ninfer_models.qwen_hybrid.frontend.options import template_variables
@@ -21,8 +29,9 @@ class Prompt(NamedTuple):
 
 
 class PromptMaker(Protocol):
-    def make(self, request: GenerationRequest, resolved: TemplateOptions) -> Prompt:
-        """Raises InvalidPrompt, and RequestError `vision_disabled`."""
+    def make(self, request: GenerationRequest, resolved: TemplateOptions, most_tokens: int | None) -> Prompt:
+        """Raises InvalidPrompt, RequestError `vision_disabled`, and ContextLengthExceeded for what is sure to have more
+        than `most_tokens`."""
         ...
 
 
@@ -34,7 +43,7 @@ class TemplatePrompts:
         self._profile = profile
         self._tokenizer = tokenizer
 
-    def make(self, request: GenerationRequest, resolved: TemplateOptions) -> Prompt:
+    def make(self, request: GenerationRequest, resolved: TemplateOptions, most_tokens: int | None) -> Prompt:
         if request.continue_final:
             raise InvalidPrompt(
                 "a final assistant message cannot be continued with this model's chat template, whose structure is not "
@@ -50,6 +59,7 @@ class TemplatePrompts:
             }
         )
         check_unicode(rendered.text)
+        check_length(rendered, self._tokenizer, most_tokens)
         return Prompt(rendered, self._tokenizer.encode(rendered.pieces), ())
 
 
@@ -61,7 +71,7 @@ class StructuredPrompts:
         self._profile = profile
         self._tokenizer = tokenizer
 
-    def make(self, request: GenerationRequest, resolved: TemplateOptions) -> Prompt:
+    def make(self, request: GenerationRequest, resolved: TemplateOptions, most_tokens: int | None) -> Prompt:
         messages = request.messages
         if not messages:
             raise InvalidPrompt("there are no messages; send at least one user message", param="messages")
@@ -81,6 +91,7 @@ class StructuredPrompts:
                 param="messages",
             )
         check_unicode(rendered.text)
+        check_length(rendered, self._tokenizer, most_tokens)
         return Prompt(rendered, *tokenize(rendering, self._tokenizer))
 
 
@@ -89,6 +100,15 @@ def check_unicode(text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise InvalidPrompt("the conversation holds half of a surrogate pair; send valid Unicode") from error
+
+
+def check_length(rendered: RenderedPrompt, tokenizer: QwenTokenizer, most_tokens: int | None) -> None:
+    """Raises ContextLengthExceeded. Whatever made the prompt long is seen here: tools, calls and thoughts too."""
+    if most_tokens is None:
+        return
+    fewest = tokenizer.fewest_tokens(rendered.pieces)
+    if fewest > most_tokens:
+        raise ContextLengthExceeded(prompt_tokens=fewest, max_context=most_tokens, at_least=True)
 
 
 def check_continuation(messages: Sequence[Message], *, thinks: bool) -> None:

@@ -5,14 +5,15 @@ Invariant: `encode` gives a control id only for a `Control` piece; text never be
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, normalizers
 
 from ninfer_core.api import ArtifactInvalid
-from ninfer_models.qwen_hybrid.frontend.byte_alphabet import to_bytes
+from ninfer_models.qwen_hybrid.frontend.byte_alphabet import to_bytes, to_characters
 from ninfer_models.qwen_hybrid.frontend.control_tokens import ControlTokens, read_control_tokens
 
 
@@ -24,6 +25,10 @@ class Control(NamedTuple):
 
 
 _NORMALIZATION_FACTOR = 4
+
+_WORD_END = re.compile("[!-~] ")
+_WORD_END_IN_A_TOKEN = re.compile(f"[!-~]{to_characters(b' ')}")
+"""In the alphabet of the vocabulary, where printable ASCII stands for itself."""
 
 Piece = str | Control
 """Rendered prompts are sequences of these: text between control tokens is one str."""
@@ -46,6 +51,19 @@ class QwenTokenizer:
         # An upper bound: a token's bytes, before the library composed their characters. Composing (NFC) makes text
         # at most three times shorter; four is beyond doubt.
         self.most_characters_of_a_token = _NORMALIZATION_FACTOR * max(map(len, ordinary), default=1)
+        # Composing leaves a printable ASCII character before a space as it is.
+        composes_at_most = model.normalizer is None or isinstance(model.normalizer, normalizers.NFC)
+        self._words_end_tokens = composes_at_most and not _WORD_END_IN_A_TOKEN.search("\n".join(ordinary))
+
+    def fewest_tokens(self, pieces: Sequence[Piece]) -> int:
+        """A lower bound of the ids of `pieces`, at the cost of a look at their text. Where no token goes on behind the
+        end of a word, there is one for each word."""
+        texts = [piece for piece in pieces if isinstance(piece, str)]
+        by_length = sum(map(len, texts)) // self.most_characters_of_a_token
+        if not self._words_end_tokens:
+            return len(pieces) - len(texts) + by_length
+        words = sum(len(_WORD_END.findall(text)) for text in texts)
+        return len(pieces) - len(texts) + max(by_length, words)
 
     def encode(self, pieces: Sequence[Piece]) -> tuple[int, ...]:
         """Ids of a rendered prompt."""
