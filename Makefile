@@ -30,7 +30,7 @@ test-clients: $(READY) ## LangChain's standard suites over its clients; installs
 	$(BIN)/python -m pytest tests/clients/test_langchain.py tests/clients/test_client_programs.py -o asyncio_mode=auto \
 	-o asyncio_default_fixture_loop_scope=session -o asyncio_default_test_loop_scope=session $(OPTIONS)
 
-test-gpu: $(READY) ## Tests that need a CUDA device
+test-gpu: $(READY) ## Tests that need a CUDA device; six at a time: make test-gpu OPTIONS="-n 6 --dist loadfile"
 	$(BIN)/python -m pytest -m gpu $(OPTIONS)
 
 test-codex: $(READY) ## The Codex CLI against a server of scripted answers; make test-codex CODEX=/path/to/codex
