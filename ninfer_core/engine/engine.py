@@ -25,7 +25,7 @@ from ninfer_core.api.errors import (
 from ninfer_core.api.frontend import OutputVocabulary
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.api.service import Admitted, Progress
-from ninfer_core.engine.drafting import count_drafts
+from ninfer_core.engine.draft_counts import count_drafts
 from ninfer_core.engine.flight import Flight, Launched
 from ninfer_core.engine.inbox import Inbox, Refusal
 from ninfer_core.engine.intake import Intake

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ninfer_core.api.service import LiveTimings, Timings, Usage
-from ninfer_core.engine.drafting import DraftCounts
+from ninfer_core.engine.draft_counts import DraftCounts
 from ninfer_core.engine.messages import Submit
 from ninfer_core.engine.session import Ending, OutputSession
 from ninfer_core.program.contract import RowSetup

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ninfer_core.engine.drafting import RoundDrafts
+from ninfer_core.engine.draft_counts import RoundDrafts
 from ninfer_core.engine.messages import Throughput
 
 

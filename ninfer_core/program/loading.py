@@ -14,7 +14,7 @@ from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.artifact.finite import FiniteWeights
 from ninfer_core.plan.sizing import build_shape, kernels_on
 from ninfer_core.plugins import LoadedPlugin
-from ninfer_core.program.built import BuiltDrafter, drafts_on_host
+from ninfer_core.program.built_drafter import BuiltDrafter, drafts_on_host
 from ninfer_core.program.workspace import weights_for
 
 METHODS = {"device": ("ingest", "propose"), "host": ("open", "extend", "propose", "close")}

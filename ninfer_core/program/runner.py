@@ -19,7 +19,7 @@ from ninfer_core.ops import accept
 from ninfer_core.ops.accept import Acceptor
 from ninfer_core.plan.memory import pages_for
 from ninfer_core.plan.units import ceiling_divide
-from ninfer_core.program.built import BuiltDrafter, drafting_of, host_drafts_of, told_numbers
+from ninfer_core.program.built_drafter import BuiltDrafter, drafting_of, host_drafts_of, told_numbers
 from ninfer_core.program.cache import PagedCache
 from ninfer_core.program.contract import Candidates, RowRound, RowSetup, Sampling, Unit, UnitByUnit
 from ninfer_core.program.drafting import NothingShown, Shown

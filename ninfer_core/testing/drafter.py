@@ -29,7 +29,7 @@ from ninfer_core.plan.pins import resolve_pinned
 from ninfer_core.plan.sizing import build_shape, kernels_on
 from ninfer_core.plugins.registry import PluginRegistry
 from ninfer_core.program.build import settle_threads
-from ninfer_core.program.built import BuiltDrafter, drafts_on_host
+from ninfer_core.program.built_drafter import BuiltDrafter, drafts_on_host
 from ninfer_core.program.contract import RowRound, RowSetup, Sampling
 from ninfer_core.program.loading import load_model
 from ninfer_core.program.pools import allocate_pools

@@ -11,7 +11,7 @@ import torch
 
 from ninfer_core.api import DrafterNeeds
 from ninfer_core.program.build import build_program
-from ninfer_core.testing.drafters import BACKEND, Remembering, scripted_registry, with_drafter, with_needs
+from ninfer_core.testing.scripted_drafters import BACKEND, Remembering, scripted_registry, with_drafter, with_needs
 from ninfer_core.testing.tiny import tiny_artifact, tiny_plan
 from tests.engine.test_real_histories import MAX_CONTEXT, Played, play_alone, play_many
 

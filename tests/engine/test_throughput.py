@@ -8,7 +8,7 @@ import time
 import pytest
 
 from ninfer_core.api.service import Finished
-from ninfer_core.engine.drafting import RoundDrafts
+from ninfer_core.engine.draft_counts import RoundDrafts
 from ninfer_core.engine.inline import InlineEngine
 from ninfer_core.engine.messages import EngineMessage, Event, Submit, Throughput, pack_token_ids
 from ninfer_core.engine.throughput import Standing, ThroughputMeter

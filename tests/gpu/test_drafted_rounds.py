@@ -21,7 +21,14 @@ from ninfer_core.plugins import PluginRegistry
 from ninfer_core.program.build import build_program, device_of
 from ninfer_core.program.contract import RowRound, Sampling
 from ninfer_core.program.runner import DeviceProgram
-from ninfer_core.testing.drafters import BACKEND, Adversary, Fickle, scripted_registry, with_drafter, with_needs
+from ninfer_core.testing.scripted_drafters import (
+    BACKEND,
+    Adversary,
+    Fickle,
+    scripted_registry,
+    with_drafter,
+    with_needs,
+)
 from tests.program.compile_plan import few_layers
 from tests.program.drafted import begin, next_rounds
 

@@ -9,7 +9,8 @@ import gc
 import json
 import os
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,9 +30,10 @@ from ninfer_core.plan.options import ServeOptions
 from ninfer_core.plan.resolve import resolve
 from ninfer_core.plugins import PluginRegistry
 from ninfer_core.program.build import build_program, device_of
-from ninfer_core.program.contract import RowRound
+from ninfer_core.program.contract import RowRound, Unit
 from ninfer_core.program.runner import DeviceProgram
-from ninfer_core.testing.drafters import (
+from ninfer_core.testing.harness import ModelHarness
+from ninfer_core.testing.scripted_drafters import (
     BACKEND,
     Adversary,
     HostAdversary,
@@ -39,7 +41,6 @@ from ninfer_core.testing.drafters import (
     with_drafter,
     with_needs,
 )
-from ninfer_core.testing.harness import ModelHarness
 from tests.program.compile_plan import few_layers
 from tests.program.drafted import begin
 from tools.tiny_model.draft_measure import prompts_of
@@ -196,10 +197,10 @@ def write(
     program: DeviceProgram,
     prompts: Sequence[Sequence[int]],
     know: Callable[[int, int], None] = lambda row, number: None,
-    look: Callable[[Sequence[int]], None] = lambda numbers: None,
+    look: Callable[[Sequence[int]], None] | None = None,
 ) -> tuple[list[list[int]], int]:
     """Greedy texts, eight prompts together, and how many drafts were kept. `know` is told which prompt a row has,
-    `look` after each round which prompts were in it."""
+    `look` after each round which prompts were in it. Where nobody looks, rounds go ahead as the engine's do."""
     texts: list[list[int]] = []
     kept = 0
     for start in range(0, len(prompts), ROWS):
@@ -209,20 +210,34 @@ def write(
             know(row, number)
             numbers[row] = number
             texts.append([candidate])
-        accepted = dict.fromkeys(numbers, 1)
-        while accepted:
-            rows = list(accepted)
-            offered = program.decode([RowRound(row=row, accepted=accepted[row]) for row in rows])
-            look([numbers[row] for row in rows])
+        flight = deque([launch(program, dict.fromkeys(numbers, 1))])
+        while flight:
+            # A round gives a token at least: with one more to come, a row is sure to end in the round in flight.
+            going = [row for row in flight[0][0] if row in numbers and len(texts[numbers[row]]) + 1 < OUTPUT]
+            if look is None and program.goes_ahead and going:
+                flight.append(launch(program, dict.fromkeys(going)))
+            rows, unit = flight.popleft()
+            offered, accepted = unit(), {}
+            if look is not None:
+                look([numbers[row] for row in rows])
             for row, candidates in zip(rows, offered, strict=True):
+                if row not in numbers:
+                    continue
                 text = texts[numbers[row]]
                 accepted[row] = taken = min(len(candidates), OUTPUT - len(text))
                 text.extend(candidates[:taken])
-                kept += len(candidates) - 1
+                kept += taken - 1
                 if len(text) == OUTPUT:
                     program.close_row(row)
-                    del accepted[row]
+                    del numbers[row], accepted[row]
+            if accepted and not flight:
+                flight.append(launch(program, accepted))
     return texts, kept
+
+
+def launch(program: DeviceProgram, accepted: Mapping[int, int | None]) -> tuple[list[int], Unit]:
+    """-> the rows of a round, and it."""
+    return list(accepted), program.launch_decode([RowRound(row=row, accepted=n) for row, n in accepted.items()])
 
 
 def make_device(plan: ExecutionPlan) -> Mixed:

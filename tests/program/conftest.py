@@ -11,7 +11,7 @@ from ninfer_core.api import ArtifactHeader, ExecutionPlan
 from ninfer_core.plugins import PluginRegistry
 from ninfer_core.program.build import build_program
 from ninfer_core.program.runner import DeviceProgram
-from ninfer_core.testing.drafters import scripted_registry
+from ninfer_core.testing.scripted_drafters import scripted_registry
 from ninfer_core.testing.tiny import tiny_artifact, tiny_plan
 
 ROOMY = {"max_context": 512, "max_concurrency": 8, "kv_capacity": 8 * 512}

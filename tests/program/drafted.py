@@ -1,7 +1,9 @@
-"""The tiny model's program with a drafter that a test has made."""
+"""The tiny model's program with a drafter that a test has made, and drivers of programs."""
 
 from __future__ import annotations
 
+import random
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,9 +12,9 @@ import torch
 from ninfer_core.api import DrafterNeeds, ExecutionPlan
 from ninfer_core.plugins import PluginRegistry
 from ninfer_core.program.build import build_program
-from ninfer_core.program.contract import RowRound, RowSetup, Sampling
+from ninfer_core.program.contract import MOST_IN_FLIGHT, RowRound, RowSetup, Sampling, Unit
 from ninfer_core.program.runner import DeviceProgram
-from ninfer_core.testing.drafters import BACKEND, with_drafter, with_needs
+from ninfer_core.testing.scripted_drafters import BACKEND, with_drafter, with_needs
 from ninfer_core.testing.tiny import tiny_artifact, tiny_plan
 
 ROOMY = {"max_context": 512, "max_concurrency": 8, "kv_capacity": 8 * 512}
@@ -67,3 +69,92 @@ def next_rounds(program: DeviceProgram, rows: dict[int, int]) -> dict[int, tuple
     unit = program.launch_decode([RowRound(row=row, accepted=accepted) for row, accepted in rows.items()])
     found = unit()
     return dict(zip(rows, zip(found, unit.drafted(), strict=True), strict=True))
+
+
+class AheadOfUnits:
+    """Answers `wishes`, prompts and how they are sampled, each with `output` tokens, with a round in flight most of the
+    time. Rows come and go, some of them in vain: then the wish is answered again later. Of rounds that nothing was
+    launched behind some candidates are taken where `cuts`, else all. `on_open` is told the row of a wish."""
+
+    def __init__(
+        self,
+        program: DeviceProgram,
+        wishes: Sequence[tuple[Sequence[int], Sampling]],
+        output: int,
+        draw: random.Random,
+        *,
+        cuts: bool,
+        on_open: Callable[[int, int], None] = lambda row, wish: None,
+    ) -> None:
+        self._program = program
+        self._wishes = wishes
+        self._output = output
+        self._draw = draw
+        self._cuts = cuts
+        self._on_open = on_open
+        self._waiting = list(range(len(wishes)))
+        self._made: dict[int, list[int]] = {}  # by wish, of those that have a row
+        self._rows: dict[int, int] = {}
+        self._accepted: dict[int, int] = {}
+        self._flight: deque[tuple[Unit, list[int], dict[int, list[int]]]] = deque()
+        self.texts: dict[int, list[int]] = {}
+        self.seen: Counter[str] = Counter()
+
+    def run(self) -> list[list[int]]:
+        while len(self.texts) < len(self._wishes):
+            if self._waiting and not self._flight:
+                self._begin()
+            if self._draw.random() < 0.8 or not self._flight:
+                self._launch()
+            while len(self._flight) >= MOST_IN_FLIGHT or (self._flight and self._draw.random() < 0.2):
+                if self._draw.random() < 0.1 and self._made:
+                    self._abandon(self._draw.choice(list(self._made)))
+                self._collect()
+        while self._flight:
+            self._collect()
+        return [self.texts[wish] for wish in range(len(self._wishes))]
+
+    def _begin(self) -> None:
+        """Prompts for all rows that are free."""
+        while self._waiting and self._program.slots.free_slots:
+            wish = self._waiting.pop(0)
+            tokens, sampling = self._wishes[wish]
+            row, candidate = begin(self._program, tokens, sampling, self._output)
+            self._on_open(row, wish)
+            self._rows[wish], self._made[wish], self._accepted[wish] = row, [candidate], 1
+
+    def _launch(self) -> None:
+        flying = {wish for _, wishes, made in self._flight for wish in wishes if self._made.get(wish) is made[wish]}
+        going = [wish for wish in self._made if wish not in flying or len(self._made[wish]) + 1 < self._output]
+        if not going:
+            return
+        self.seen["ahead"] += bool(flying)
+        rows = [RowRound(self._rows[each], None if each in flying else self._accepted[each]) for each in going]
+        self._flight.append((self._program.launch_decode(rows), going, {wish: self._made[wish] for wish in going}))
+
+    def _collect(self) -> None:
+        unit, wishes, of_unit = self._flight.popleft()
+        behind = {wish for _, later, made in self._flight for wish in later if made[wish] is self._made.get(wish)}
+        for wish, candidates in zip(wishes, unit(), strict=True):
+            made = self._made.get(wish)
+            if made is None or made is not of_unit[wish]:
+                continue  # the row has been closed meanwhile
+            taken = min(len(candidates), self._output - len(made))
+            if self._cuts and wish not in behind:
+                taken = self._draw.randint(1, taken)
+            made.extend(candidates[:taken])
+            self._accepted[wish] = taken
+            if len(made) == self._output:
+                self.seen["ended in a round"] += taken < len(candidates)
+                self.seen["ended ahead"] += wish in behind
+                self.texts[wish] = made
+                self._close(wish)
+
+    def _abandon(self, wish: int) -> None:
+        self.seen["abandoned"] += 1
+        self._close(wish)
+        self._waiting.append(wish)
+
+    def _close(self, wish: int) -> None:
+        self._program.close_row(self._rows.pop(wish))
+        del self._made[wish], self._accepted[wish]

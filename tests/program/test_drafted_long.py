@@ -11,7 +11,7 @@ import pytest
 from ninfer_core.api import DrafterNeeds, ExecutionPlan
 from ninfer_core.program.contract import RowRound
 from ninfer_core.program.runner import DeviceProgram
-from ninfer_core.testing.drafters import Adversary, Fickle, Foreign, HostAdversary, Random
+from ninfer_core.testing.scripted_drafters import Adversary, Fickle, Foreign, HostAdversary, Random
 from tests.program.drafted import begin, build_drafted, generate, next_rounds, no_text
 from tests.program.test_drafted_rounds import GREEDY, ON_HOST, prompt, sampled, tell
 

@@ -15,7 +15,7 @@ from ninfer_core.api import DrafterNeeds, ExecutionPlan, PluginBroken
 from ninfer_core.plugins import PluginRegistry
 from ninfer_core.program.contract import RowRound, RowSetup, Sampling
 from ninfer_core.program.runner import DeviceProgram
-from ninfer_core.testing.drafters import (
+from ninfer_core.testing.scripted_drafters import (
     Adversary,
     AlwaysRight,
     AlwaysWrong,

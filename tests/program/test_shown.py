@@ -21,7 +21,7 @@ from ninfer_core.api import (
 )
 from ninfer_core.program.contract import RowRound
 from ninfer_core.program.runner import DeviceProgram
-from ninfer_core.testing.drafters import Adversary
+from ninfer_core.testing.scripted_drafters import Adversary
 from tests.program.drafted import begin, build_drafted, next_rounds, no_text
 from tests.program.test_drafted_rounds import GREEDY, Fickle, generate, prompt, tell
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ninfer_core.api.service import Finished, Speculation
-from ninfer_core.engine.drafting import DraftCounts
+from ninfer_core.engine.draft_counts import DraftCounts
 from ninfer_core.testing.histories import Bench
 from ninfer_core.testing.simulated_program import (
     STOP_TOKEN,
