@@ -17,6 +17,8 @@ LONG_PROBE_ROWS = 2
 LONGEST_PROBED_PROMPT = 2048
 """Or one chunk, if that is more. Of a longer prompt the reference, which is slow, runs the last tokens, over random
 keys and values before them."""
+LONGEST_REPEATED_PROMPT = 16384
+"""Longer ones take seconds, of which what varies is a small part: they are run once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,8 @@ def measure_cases(
         chunks = {min(chunk, tokens) for chunk in cases.chunk_tokens if min(chunk, tokens) <= most}
         for chunk in sorted(chunks):
             probe = _prompt_probe(tokens, chunk)
-            add(prefill_figure(driver, floor, rate, tokens, chunk, cases.prefills, probe.name), probe)
+            repeats = cases.prefills if tokens <= LONGEST_REPEATED_PROMPT else 1
+            add(prefill_figure(driver, floor, rate, tokens, chunk, repeats, probe.name), probe)
     return measured
 
 
