@@ -15,7 +15,6 @@ from collections.abc import Callable
 
 from ninfer_core.api.errors import (
     GenerationFailed,
-    NinferError,
     RequestCancelled,
     RequestError,
     RequestQueueTimeout,
@@ -29,7 +28,7 @@ from ninfer_core.engine.draft_counts import count_drafts
 from ninfer_core.engine.flight import Flight, Launched
 from ninfer_core.engine.inbox import Inbox, Refusal
 from ninfer_core.engine.intake import Intake
-from ninfer_core.engine.messages import Cancel, Fatal, FrontMessage, Shutdown, Submit, failed
+from ninfer_core.engine.messages import Cancel, FrontMessage, Shutdown, Submit, failed, fatal
 from ninfer_core.engine.publication import Publication, Publish
 from ninfer_core.engine.records import RequestRecord
 from ninfer_core.engine.scheduler import ControlCommit, DecodeRound, PrefillChunk, Scheduler
@@ -365,15 +364,13 @@ class Engine:
     def _give_up(self, error: Exception) -> None:
         """The state can no longer be trusted: end every open request, those still in the inbox included."""
         self._log.critical("engine_failed", exc_info=error)
-        code = error.code if isinstance(error, NinferError) else "engine_failed"
         unavailable = ServiceUnavailable("it has failed; the server's log says why")
         self._publish_committed()
         self._inbox.close()
         submitted = [message.request_id for message in self._inbox.take(wait=False) if isinstance(message, Submit)]
         self._publication.give_up(submitted, unavailable)
         self._records.clear()
-        text = f"{type(error).__name__}: {error}"
-        self._publish(Fatal(code=code, message=text.encode(errors="backslashreplace").decode()))
+        self._publish(fatal(error, "engine_failed"))
 
     def _publish_committed(self) -> None:
         """Before the end of everything, as far as that still works."""

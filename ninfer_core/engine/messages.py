@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ninfer_core.api.errors import ErrorCategory, RequestError, RequestQueueTimeout
+from ninfer_core.api.errors import ErrorCategory, NinferError, RequestError, RequestQueueTimeout
 from ninfer_core.api.request import Channel
 from ninfer_core.api.service import GenerationEvent
 from ninfer_core.program.contract import Sampling
@@ -116,6 +116,14 @@ class Fatal(msgspec.Struct, frozen=True, kw_only=True, tag="fatal"):
 
     code: str
     message: str
+
+
+def fatal(error: Exception, code: str) -> Fatal:
+    """The message that says `error`, with that code where it has none of its own."""
+    if isinstance(error, NinferError):
+        return Fatal(code=error.code, message=error.message)
+    text = f"{type(error).__name__}: {error}"
+    return Fatal(code=code, message=text.encode(errors="backslashreplace").decode())
 
 
 def failed(request_id: int, error: RequestError) -> Failed:

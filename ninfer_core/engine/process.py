@@ -28,7 +28,7 @@ from ninfer_core.artifact.encoding import encoded_artifact
 from ninfer_core.artifact.fingerprint import artifact_fingerprint
 from ninfer_core.artifact.frontend import checked_frontend, output_vocabulary
 from ninfer_core.engine.inline import BuildProgram, InlineEngine
-from ninfer_core.engine.messages import Cancel, EngineMessage, Event, Fatal, PhaseDone, failed
+from ninfer_core.engine.messages import Cancel, EngineMessage, Event, Fatal, PhaseDone, failed, fatal
 from ninfer_core.engine.scripted.program import scripted_engine
 from ninfer_core.engine.wire import (
     BlockingReader,
@@ -217,11 +217,11 @@ def serve(connection: socket.socket) -> int:
             return _serve(stream, publisher)
         except NinferError as error:
             publisher.log.error("engine_start_failed", code=error.code)
-            publisher.publish(Fatal(code=error.code, message=error.message))
+            publisher.publish(fatal(error, error.code))
             return 1
         except Exception as error:
             publisher.log.critical("engine_start_failed", exc_info=error)
-            publisher.publish(Fatal(code=StartFailed.code, message=f"{type(error).__name__}: {error}"))
+            publisher.publish(fatal(error, StartFailed.code))
             return 1
         finally:
             publisher.close()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ninfer_core.api.errors import PluginBroken, PluginIncompatible
 from ninfer_core.api.kv import KVCodec, KVLayout, KVPart
-from ninfer_core.plugins.loading import LoadedPlugin, describe
+from ninfer_core.plugins.loading import LoadedPlugin, failures_of
 
 if TYPE_CHECKING:
     import torch
@@ -45,24 +45,18 @@ def try_codec(
         values = torch.linspace(-1, 1, 4 * head_dim, device=device).view(2, 2, head_dim)
         values = values if layout.transform(part) != "none" else values.to(dtype)
         wanted = [((2, 2, plane.elements), getattr(torch, plane.dtype)) for plane in layout.part(part)]
-        step = "encode"
-        try:
+        with failures_of(label, f"its codec's encode of a {part}"):
             planes = codec.encode(part, values)
-            problem = (
-                None if isinstance(planes, tuple) else f"{type(planes).__name__}, where a tuple of tensors belongs"
-            )
-            problem = problem or _difference(planes, wanted)
-            if problem is None:
-                step = "decode"
-                decoded = codec.decode(part, planes, dtype)
-                problem = _difference((decoded,), [((2, 2, head_dim), dtype)])
-        except KeyboardInterrupt:
-            raise
-        # SystemExit and its like as well, as in a hook.
-        except BaseException as error:
-            raise PluginBroken(f"{label} failed in its codec's {step} of a {part}: {describe(error)}") from error
-        if problem is not None:
-            raise PluginBroken(f"{label} gave back something wrong from its codec's {step} of a {part}: {problem}")
+        problem = None if isinstance(planes, tuple) else f"{type(planes).__name__}, where a tuple of tensors belongs"
+        _require(label, f"encode of a {part}", problem or _difference(planes, wanted))
+        with failures_of(label, f"its codec's decode of a {part}"):
+            decoded = codec.decode(part, planes, dtype)
+        _require(label, f"decode of a {part}", _difference((decoded,), [((2, 2, head_dim), dtype)]))
+
+
+def _require(label: str, step: str, problem: str | None) -> None:
+    if problem is not None:
+        raise PluginBroken(f"{label} gave back something wrong from its codec's {step}: {problem}")
 
 
 def _try_format(plugin: LoadedPlugin) -> None:

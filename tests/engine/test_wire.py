@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ninfer_core.api.errors import RequestError, RequestQueueTimeout
+from ninfer_core.api.errors import PluginBroken, RequestError, RequestQueueTimeout
 from ninfer_core.api.service import Finished, Speculation, TextDelta, Timings, Usage
 from ninfer_core.engine.messages import (
     Cancel,
@@ -18,6 +18,7 @@ from ninfer_core.engine.messages import (
     Shutdown,
     Submit,
     failed,
+    fatal,
     pack_token_ids,
 )
 from ninfer_core.engine.wire import (
@@ -139,3 +140,21 @@ def test_a_message_over_the_bound_is_not_sent() -> None:
 def test_bytes_that_are_no_message_are_a_typed_error(body: bytes) -> None:
     with pytest.raises(FrameInvalid, match="no message"):
         read_blocking(len(body).to_bytes(4, "little") + body)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (
+            PluginBroken("spec plugin 'x' failed in its drafter's propose: no"),
+            "plugin_broken",
+            "spec plugin 'x' failed",
+        ),
+        (RuntimeError("the device is gone \udc80"), "engine_failed", "RuntimeError: the device is gone \\udc80"),
+    ],
+)
+def test_the_end_of_an_engine_is_said_once_and_can_be_sent(error: Exception, code: str, text: str) -> None:
+    """A typed error has a code, which no name of a class need repeat."""
+    message = fatal(error, "engine_failed")
+    assert message.code == code and message.message.startswith(text)
+    assert message.message.encode()

@@ -188,12 +188,3 @@ def test_a_row_depends_neither_on_the_others_nor_on_the_bound(attend: Attend) ->
         for bound in (length + columns, most, 20 * PAGE):
             alone = attend(codec, asked[one], pages.planes, pages.block_table[one], held[one], SCALE, bound)
             assert torch.equal(alone[0], together[row])
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e4m3fn, torch.int8])
-def test_pages_are_copied_in_all_layers_and_nothing_else_is(dtype: torch.dtype) -> None:
-    stored = torch.randint(0, 256, (3, 6, 2, 4, 8 * dtype.itemsize), dtype=torch.uint8)
-    before = stored.clone()
-    paged_attention.copy_pages((stored.view(dtype),), torch.tensor([4, 1]), torch.tensor([1, 0]))
-    assert torch.equal(stored[:, [1, 0]], before[:, [4, 1]])
-    assert torch.equal(stored[:, 2:], before[:, 2:])

@@ -31,7 +31,6 @@ row's numbers do not depend on its batch mates. A page that was never written ma
 
 from __future__ import annotations
 
-from ninfer_core.ops.paged_attention.pages import copy_pages
 from ninfer_core.ops.paged_attention.reference import append, decode, prefill
 from ninfer_core.ops.paged_attention.route import AttentionRoute, AttentionRoutes, AttentionShape, PagedRows
 from ninfer_core.ops.paged_attention.select import select
@@ -42,7 +41,6 @@ __all__ = [
     "AttentionShape",
     "PagedRows",
     "append",
-    "copy_pages",
     "decode",
     "prefill",
     "select",

@@ -7,7 +7,6 @@ from typing import Protocol
 
 import torch
 
-from ninfer_core.api.kv import KVCodec
 from ninfer_core.api.model import HeadNorms, Rotation
 
 
@@ -53,7 +52,5 @@ class AttentionRoute(Protocol):
 class AttentionRoutes:
     """The routes of one plan. Both write pages alike, and read what the other wrote."""
 
-    codec: KVCodec
     prefill: AttentionRoute
     decode: AttentionRoute
-    name: str

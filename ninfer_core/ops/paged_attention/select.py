@@ -21,12 +21,7 @@ def select(device: torch.device, kernels: Kernels, codec: KVCodec, shape: Attent
     fits = shape.head_dim in HEAD_DIMS and shape.activation_dtype == torch.bfloat16
     if device.type == "cuda" and kernels == "auto" and codec.layout.device_functions and fits:
         return triton_routes(cast("KVDeviceCodec", codec), shape)
-    return AttentionRoutes(
-        codec,
-        prefill=ComposedRoute(codec, shape, prefill),
-        decode=ComposedRoute(codec, shape, decode),
-        name="reference",
-    )
+    return AttentionRoutes(prefill=ComposedRoute(codec, shape, prefill), decode=ComposedRoute(codec, shape, decode))
 
 
 def triton_routes(codec: KVDeviceCodec, shape: AttentionShape, dot_dtype: torch.dtype | None = None) -> AttentionRoutes:
@@ -38,7 +33,6 @@ def triton_routes(codec: KVDeviceCodec, shape: AttentionShape, dot_dtype: torch.
     of_codes = torch.float16 if codec.device_functions().dot_dtype == "float16" else shape.activation_dtype
     unpacked = is_narrow(codec.layout.bytes, shape.head_dim)
     return AttentionRoutes(
-        codec,
         prefill=PrefillKernels(
             # Unpacked values have their row's factor in them, which float16 may not reach to.
             CodecKernels.of(codec, dot_dtype or (shape.activation_dtype if unpacked else of_codes)),
@@ -47,5 +41,4 @@ def triton_routes(codec: KVDeviceCodec, shape: AttentionShape, dot_dtype: torch.
             unpacked,
         ),
         decode=DecodeKernels(CodecKernels.of(codec, dot_dtype or of_codes), shape, decode_tiles(shape, codec.layout)),
-        name="triton",
     )
