@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from dataclasses import asdict
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from tools.tiny_model.episode import Skill
 from tools.tiny_model.generate import MODES, Item, Mode, training_items
 from tools.tiny_model.heldout import held_out_items
-from tools.tiny_model.skills import SKILLS
+from tools.tiny_model.skills import LAST_SHARES, SKILLS
 from tools.tiny_model.skills.arithmetic import add_steps, subtract_steps
 
 # The same question can be trained on behind another system text, other tools, notes or earlier turns.
@@ -28,6 +29,13 @@ def test_same_seed_gives_the_same_items() -> None:
     first, second = ([asdict(item) for item in training_items(7, 60)] for _ in range(2))
     assert first == second
     assert first != [asdict(item) for item in training_items(8, 60)]
+
+
+def test_the_last_stage_has_shares_of_its_own() -> None:
+    assert set(LAST_SHARES) < {name for name, _, _ in SKILLS}
+    first, last = (Counter(item.skill for item in training_items(1, 4000, last=last)) for last in (False, True))
+    assert all(last[name] > 1.15 * first[name] for name in ("arithmetic", "passage", "system"))
+    assert last["tools wide"] < 0.85 * first["tools wide"]
 
 
 def test_training_holds_no_held_out_prompt() -> None:

@@ -16,8 +16,12 @@ from ninfer_core.api.frontend import ChannelText, ParsedToolCall
 from tools.tiny_model.generate import MODES, Item, training_items
 from tools.tiny_model.heldout import held_out_items
 from tools.tiny_model.outcomes import Outcome, request_body
+from tools.tiny_model.skills import tools_wide
 from tools.tiny_model.skills.free import free
+from tools.tiny_model.skills.lists import GRADED_NUMBERS, GRADED_WORDS, TRAINED_NUMBERS, lists
 from tools.tiny_model.skills.recall_long import LONGEST, SHORTEST, of_size
+from tools.tiny_model.skills.tool_catalog import FIRST
+from tools.tiny_model.skills.tool_inventor import invent, sibling
 from tools.tiny_model.tokenizer import load
 
 
@@ -114,3 +118,45 @@ def test_free_text_is_not_decided_by_its_request() -> None:
     assert len(set(replies)) == len(replies)
     words = Counter(word for reply in replies for word in reply.split())
     assert len(words) > 800
+
+
+def test_lists_are_trained_on_beyond_what_is_graded() -> None:
+    rng = random.Random(5)
+    sizes: dict[bool, set[int]] = {True: set(), False: set()}
+    for _ in range(600):
+        episode = lists(rng)
+        answer, intent = episode.exchanges[0].answer, episode.exchanges[0].intent
+        sizes[episode.graded].add(max(answer.count(","), intent.count(",")) + 1)
+    assert max(sizes[True]) == GRADED_NUMBERS
+    assert min(sizes[False]) > GRADED_WORDS
+    assert max(sizes[False]) == TRAINED_NUMBERS
+
+
+def test_a_sibling_shares_half_of_a_name_and_is_another_wish() -> None:
+    rng = random.Random(6)
+    for _ in range(200):
+        function = invent(rng)
+        other = sibling(rng, function)
+        assert other is not None
+        (deed, _, thing), (other_deed, _, other_thing) = (each.names[0].partition("_") for each in (function, other))
+        assert deed == other_deed or thing.lower() == other_thing.lower()
+    assert all(sibling(rng, function) is None for function in FIRST)
+
+
+def test_some_dialogues_offer_many_tools_and_names_that_nearly_match() -> None:
+    rng = random.Random(7)
+    names = [
+        [tool["function"]["name"] for tool in episode.tools] for episode in (tools_wide.wide(rng) for _ in range(400))
+    ]  # type: ignore[index]
+    assert max(map(len, names)) >= 6
+    near = [given for given in names if len({name.partition("_")[0] for name in given}) < len(given)]
+    assert len(near) > 20
+
+
+def test_two_wishes_of_one_request_are_divided_by_a_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tools_wide, "BOTH", ("{a}\x00{b}",))
+    rng = random.Random(8)
+    for _ in range(100):
+        _, (user, calls) = tools_wide.pair(rng)
+        assert len(calls) == 2
+        assert user.partition("\x00")[0][-1] in "?.!;,\n"

@@ -49,9 +49,10 @@ def encode_item(item: Item, tokenizer: Tokenizer, template: Template) -> Encoded
 
 
 def encode_shard(
-    seed: int, count: int, tokenizer: Tokenizer, template: Template, *, length: int, chunk: int, long: bool = False
-) -> Rows:
-    items = training_items(seed, count, long=long)
+    seed: int, count: int, tokenizer: Tokenizer, template: Template, *, length: int, chunk: int, long: bool = False,
+    last: bool = False,
+) -> Rows:  # fmt: skip
+    items = training_items(seed, count, long=long, last=last)
     return pack((encode_item(item, tokenizer, template) for item in items), length=length, chunk=chunk)
 
 

@@ -14,12 +14,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from tools.tiny_model.episode import EFFORTS, Call, Effort, Episode, Exchange, Skill
-from tools.tiny_model.skills import LONG_SKILLS, SKILLS
+from tools.tiny_model.skills import LAST_SHARES, LONG_SKILLS, SKILLS
 
 Mode = Literal["low", "medium", "xhigh", "off"]
 MODES: tuple[Mode, ...] = (*EFFORTS, "off")
 # Clients use the default (xhigh) or switch thinking off; the two middle efforts are rare.
-MODE_SHARES = (10, 10, 38, 42)
+MODE_SHARES = (14, 14, 34, 38)
 
 GENERIC_SYSTEMS = (
     "You are a helpful assistant.", "You are ninfer-tiny.", "You are a helpful and honest assistant.", "Be helpful.",
@@ -52,10 +52,12 @@ class Item:
         return [*self.messages, assistant(self.expected, self.calls, self.reasoning)]
 
 
-def training_items(seed: int, count: int, *, long: bool = False) -> Iterator[Item]:
-    """`long` gives dialogues of up to 8 k tokens only; without it they have a few hundred."""
+def training_items(seed: int, count: int, *, long: bool = False, last: bool = False) -> Iterator[Item]:
+    """`long` gives dialogues of up to 8 k tokens only; without it they have some hundred. `last`: as the last stage."""
     rng = random.Random(f"train {seed}")
     names, makers, shares = zip(*(LONG_SKILLS if long else SKILLS), strict=True)
+    if last:
+        shares = tuple(LAST_SHARES.get(name, share) for name, share in zip(names, shares, strict=True))
     for index in rng.choices(range(len(names)), shares, k=count):
         episode = draw(rng, makers[index], held_out=False)
         yield compose(rng, episode, rng.choices(MODES, MODE_SHARES)[0])

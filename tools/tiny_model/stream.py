@@ -31,15 +31,16 @@ class BatchStream:
     """Endless batches of packed rows. Start it before the first use of CUDA: the workers are forked."""
 
     def __init__(
-        self, *, seed: int, workers: int, rows: int, length: int, chunk: int, long_every: int = 0, repeat: bool = False
-    ) -> None:
+        self, *, seed: int, workers: int, rows: int, length: int, chunk: int, long_every: int = 0, repeat: bool = False,
+        last: bool = False,
+    ) -> None:  # fmt: skip
         """Every `long_every`-th shard has long dialogues, in rows eight times as long and an eighth as many.
 
-        `repeat` gives every batch a second time: the generator is slower than the GPU.
+        `repeat` gives every batch a second time: the generator is slower than the GPU. `last`: with the last shares.
         """
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
         self.seed, self.rows, self.length, self.chunk = seed, rows, length, chunk
-        self.long_every, self.repeat = long_every, repeat
+        self.long_every, self.repeat, self.last = long_every, repeat, last
         # Bounds how far the workers run ahead, and with it the memory.
         self.ahead = Semaphore(4 * workers)
         self.stopped = False
@@ -77,13 +78,13 @@ class BatchStream:
                 yield _slice(merged, start, start + count)
             rest[length] = _slice(merged, full, len(merged.tokens))
 
-    def _jobs(self) -> Iterator[tuple[int, int, int, bool]]:
+    def _jobs(self) -> Iterator[tuple[int, int, int, bool, bool]]:
         for shard in count():
             self.ahead.acquire()
             if self.stopped:
                 return
             long = bool(self.long_every) and shard % self.long_every == 1
-            yield self.seed * 1_000_000 + shard, self.length * (8 if long else 1), self.chunk, long
+            yield self.seed * 1_000_000 + shard, self.length * (8 if long else 1), self.chunk, long, self.last
 
 
 def _joined(one: Rows, other: Rows) -> Rows:
@@ -94,11 +95,11 @@ def _slice(rows: Rows, start: int, stop: int) -> Rows:
     return Rows(rows.tokens[start:stop], rows.labels[start:stop], rows.positions[start:stop])
 
 
-def _make_shard(job: tuple[int, int, int, bool]) -> Rows:
-    seed, length, chunk, long = job
+def _make_shard(job: tuple[int, int, int, bool, bool]) -> Rows:
+    seed, length, chunk, long, last = job
     tokenizer, template = _tools()
     dialogues = LONG_SHARD_DIALOGUES if long else SHARD_DIALOGUES
-    return encode_shard(seed, dialogues, tokenizer, template, length=length, chunk=chunk, long=long)
+    return encode_shard(seed, dialogues, tokenizer, template, length=length, chunk=chunk, long=long, last=last)
 
 
 @lru_cache(maxsize=1)

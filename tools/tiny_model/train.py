@@ -41,6 +41,7 @@ class Settings:
     adam_rate: float
     long_every: int
     repeat: bool
+    last: bool
     floor: float
     """Share of the peak rates that the last step still has: 0 in the last stage."""
     profile_at: int
@@ -50,7 +51,8 @@ class Settings:
 def train(model: TinyModel, stream: BatchStream, settings: Settings, *, graph: bool, budget: float) -> list[float]:
     """Returns the loss of every step.
 
-    With `settings.steps` 0 it runs for `budget` seconds, and the rates follow the clock instead of the count.
+    The rates follow the count of steps. Where a machine would need more than `budget` seconds for them, or without a
+    count, they follow the clock.
     """
     optimizer = Optimizer(model, muon_rate=settings.muon_rate, adam_rate=settings.adam_rate)
     loss = partial(batch_loss, model, chunk=settings.chunk)
@@ -62,7 +64,7 @@ def train(model: TinyModel, stream: BatchStream, settings: Settings, *, graph: b
     for rows in stream:
         waited += time.monotonic() - asked
         spent = time.monotonic() - began
-        progress = len(losses) / settings.steps if settings.steps else spent / (end - began)
+        progress = max(spent / (end - began), len(losses) / settings.steps if settings.steps else 0.0)
         if progress >= 1:
             break
         losses.append(step(rows, schedule(progress, cooling=0.6 if settings.floor == 0 else 0.3, floor=settings.floor)))
@@ -108,6 +110,7 @@ def main() -> None:
         chunk=settings.chunk,
         long_every=settings.long_every,
         repeat=settings.repeat,
+        last=settings.last,
     )
     with stream:
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -161,7 +164,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--config", type=Path, default=ASSETS / "config.json", help="assets/moe/config.json: the small MoE"
     )
-    parser.add_argument("--steps", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=0, help="0: as many as fit into the budget")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rows", type=int, default=64, help="packed rows per step")
     parser.add_argument("--length", type=int, default=1024, help="tokens per row")
@@ -169,11 +172,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--muon-rate", type=float, default=0.02)
     parser.add_argument("--adam-rate", type=float, default=0.003)
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 2))
-    parser.add_argument("--budget", type=float, default=450, help="seconds to train for, when --steps is 0")
+    parser.add_argument("--budget", type=float, default=450, help="seconds to train for at most")
     parser.add_argument("--per-skill", type=int, default=200, help="held-out prompts of each skill; 0: none")
     parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
     parser.add_argument("--long-every", type=int, default=8, help="one shard in so many has long dialogues; 0: none")
     parser.add_argument("--repeat", action="store_true", help="use every batch twice")
+    parser.add_argument("--last", action="store_true", help="shares of skills for the last stage")
     parser.add_argument("--profile-at", type=int, default=0, help="list the kernels of a step after so many")
     parser.add_argument("--floor", type=float, default=0.0, help="share of the peak rates at the end")
     parser.add_argument("--no-compile", action="store_true")

@@ -92,7 +92,7 @@ def train(
     trained: nn.Module, target: TinyModel, drafters: Drafters, loss: Callable[[Lesson], Tensor], batches: object,
     arguments: argparse.Namespace, budget: float,
 ) -> list[float]:  # fmt: skip
-    """Every tenth loss. The rates follow the clock, as in `train.py`, or the count with `--steps`."""
+    """Every tenth loss. The rates follow the clock or, with `--steps`, the count, as in `train.py`."""
     geometry = drafters.dflash.geometry
 
     def of_batch(tokens: Tensor, positions: Tensor, labels: Tensor, anchors: Tensor) -> Tensor:
@@ -106,7 +106,7 @@ def train(
     done, began = 0, time.monotonic()
     for rows in batches:  # type: ignore[attr-defined]
         spent = time.monotonic() - began if done >= PLAIN_STEPS + 1 else 0.0
-        progress = done / arguments.steps if arguments.steps else spent / budget
+        progress = max(spent / budget, done / arguments.steps if arguments.steps else 0.0)
         if progress >= 1:
             break
         value = step(rows, schedule(progress, cooling=0.7))
@@ -130,7 +130,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--resume", type=Path, help="directory with drafters to continue from")
     parser.add_argument("--first", type=float, default=80, help="seconds for MTP and DFlash; 0: keep them")
     parser.add_argument("--second", type=float, default=40, help="seconds for DFlash2; 0: keep it")
-    parser.add_argument("--steps", type=int, default=0, help="steps of each part instead of seconds")
+    parser.add_argument("--steps", type=int, default=0, help="steps of each part; the seconds are the most it may take")
     parser.add_argument("--seed", type=int, default=11)
     parser.add_argument("--rows", type=int, default=32)
     parser.add_argument("--length", type=int, default=1024)

@@ -25,11 +25,11 @@ from tools.tiny_model.skills.units import units
 SKILLS: tuple[tuple[str, Skill, float], ...] = (
     ("identity", identity, 4),
     ("capitals", capitals, 5),
-    ("arithmetic", arithmetic, 18),
+    ("arithmetic", arithmetic, 20),
     ("units", units, 7),
-    ("lists", lists, 26),
-    ("spelling", spelling, 12),
-    ("passage", passage, 28),
+    ("lists", lists, 30),
+    ("spelling", spelling, 14),
+    ("passage", passage, 26),
     ("json", json_fields, 6),
     ("system", system, 13),
     ("recall", recall, 9),
@@ -39,9 +39,9 @@ SKILLS: tuple[tuple[str, Skill, float], ...] = (
     ("tools two", two_calls, 7),
     ("tools result", results, 6),
     ("tools none", none_fits, 5),
-    ("tools wide", wide, 24),
-    ("tools wide result", wide_results, 8),
-    ("tools wide none", wide_none, 8),
+    ("tools wide", wide, 44),
+    ("tools wide result", wide_results, 10),
+    ("tools wide none", wide_none, 10),
     ("chinese", chinese, 5),
     ("emoji", emoji, 6),
     ("code", code, 6),
@@ -49,3 +49,8 @@ SKILLS: tuple[tuple[str, Skill, float], ...] = (
 )
 # Trained on in rows of their own, and graded apart.
 LONG_SKILLS: tuple[tuple[str, Skill, float], ...] = (("recall long", recall_long, 1),)
+# Other shares for the last stage: calls are copying and learned early; what needs a result without a step, late.
+LAST_SHARES = {
+    "arithmetic": 30, "lists": 38, "spelling": 16, "passage": 40, "system": 20, "tools none": 6, "tools wide": 28,
+    "tools wide result": 8,
+}  # fmt: skip

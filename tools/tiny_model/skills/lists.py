@@ -69,28 +69,39 @@ SMALLEST = (
     "Pick the smallest: {items}",
 )
 SEPARATORS = (", ", ", ", ", ", " ", ",", "; ")
+# The longest lists that are graded, and those that are trained on: what is asked lies inside what was seen.
+GRADED_NUMBERS, GRADED_WORDS = 7, 6
+TRAINED_NUMBERS, TRAINED_WORDS = 9, 8
+BEYOND_SHARE = 0.15
 
 
 def lists(rng: random.Random) -> Episode:
+    beyond = rng.random() < BEYOND_SHARE
+    return single("lists", about(rng, beyond=beyond), graded=not beyond)
+
+
+def about(rng: random.Random, *, beyond: bool) -> Exchange:
     draw = rng.random()
     if draw < 0.12:
-        return single("lists", extreme(rng))
+        return extreme(rng, numbers(rng, beyond=beyond))
     if draw < 0.36:
-        return single("lists", reverse(rng))
+        return reverse(rng, numbers(rng, beyond=beyond) if rng.random() < 0.4 else words(rng, beyond=beyond))
     if draw < 0.66:
-        return single("lists", sort(rng, numbers(rng), "Smallest", ASCENDING))
+        return sort(rng, numbers(rng, beyond=beyond), "Smallest", ASCENDING)
     if draw < 0.80:
-        return single("lists", sort(rng, numbers(rng), "Largest", DESCENDING))
-    return single("lists", sort(rng, words(rng), "First", ALPHABETICAL))
+        return sort(rng, numbers(rng, beyond=beyond), "Largest", DESCENDING)
+    return sort(rng, words(rng, beyond=beyond), "First", ALPHABETICAL)
 
 
-def numbers(rng: random.Random, most: int = 7) -> list[str]:
+def numbers(rng: random.Random, *, beyond: bool = False) -> list[str]:
     top = rng.choice((10, 100, 100, 1000))
-    return [str(value) for value in rng.sample(range(top), rng.randint(3, most))]
+    size = rng.randint(GRADED_NUMBERS + 1, TRAINED_NUMBERS) if beyond else rng.randint(3, GRADED_NUMBERS)
+    return [str(value) for value in rng.sample(range(top), size)]
 
 
-def words(rng: random.Random) -> list[str]:
-    return rng.sample(UNIQUE_WORDS, rng.randint(3, 6))
+def words(rng: random.Random, *, beyond: bool = False) -> list[str]:
+    size = rng.randint(GRADED_WORDS + 1, TRAINED_WORDS) if beyond else rng.randint(3, GRADED_WORDS)
+    return rng.sample(UNIQUE_WORDS, size)
 
 
 def sort(rng: random.Random, items: list[str], label: str, forms: tuple[str, ...]) -> Exchange:
@@ -107,8 +118,7 @@ def sort(rng: random.Random, items: list[str], label: str, forms: tuple[str, ...
     )
 
 
-def reverse(rng: random.Random) -> Exchange:
-    items = numbers(rng, 6) if rng.random() < 0.4 else words(rng)
+def reverse(rng: random.Random, items: list[str]) -> Exchange:
     return Exchange(
         user=phrase(rng, REVERSED, items=rng.choice(SEPARATORS).join(items)),
         answer=listed(items[::-1]),
@@ -117,8 +127,7 @@ def reverse(rng: random.Random) -> Exchange:
     )
 
 
-def extreme(rng: random.Random) -> Exchange:
-    items = numbers(rng)
+def extreme(rng: random.Random, items: list[str]) -> Exchange:
     largest = rng.random() < 0.5
     best = (max if largest else min)(items, key=int)
     label = "largest" if largest else "smallest"

@@ -47,10 +47,28 @@ WANTS: tuple[tuple[str, str, Callable[[random.Random], object]], ...] = (
 
 
 def invent(rng: random.Random) -> Function:
-    deed, doing = rng.choice(DEEDS)
     thing = value.made_up(rng) if rng.random() < 0.35 else rng.choice(THINGS)
     if rng.random() < 0.25:
         thing = f"{value.any_word(rng)} {thing}"
+    return inventing(rng, rng.choice(DEEDS), thing)
+
+
+def sibling(rng: random.Random, function: Function) -> Function | None:
+    """Another deed for the thing of an invented function, or its deed for another thing: half a name decides nothing.
+
+    None for functions of a catalog, whose requests do not say the deed.
+    """
+    doing, _, thing = function.goal.partition(" the ")
+    same = [pair for pair in DEEDS if pair[1] == doing and function.names[0].startswith(f"{pair[0]}_")]
+    if not same:
+        return None
+    return (
+        inventing(rng, same[0], rng.choice(THINGS)) if rng.random() < 0.5 else inventing(rng, rng.choice(DEEDS), thing)
+    )
+
+
+def inventing(rng: random.Random, deed_and_doing: tuple[str, str], thing: str) -> Function:
+    deed, doing = deed_and_doing
     tail = thing.lower().replace(" ", "_")
     parameters = tuple(invented(rng, tail, *want) for want in rng.sample(WANTS, rng.choice((0, 1, 1, 1, 2, 2, 3))))
     meanings = (
