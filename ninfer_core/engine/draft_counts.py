@@ -1,9 +1,10 @@
-"""What became of drafts: counted for each request and for the whole of a round (contract OBS-7, LOG-16, LOG-23)."""
+"""What became of drafts: counted for each request, for a round and for an interval (contract OBS-7, LOG-16, LOG-23)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from ninfer_core.api.service import Speculation
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class DraftCounts:
-    """Of one request. A draft counts as accepted once it is part of the answer: one that the target agreed with behind
-    the end of the answer does not."""
+    """Of one request, or of many: a round of three rows is three. A draft counts as accepted once it is part of an
+    answer: one that the target agreed with behind the end of the answer does not."""
 
     rounds: int = 0
     drafted: int = 0
@@ -26,9 +27,9 @@ class DraftCounts:
     rounds_without: int = 0
     accepted_per_position: list[int] = field(default_factory=list)
 
-    def add(self, *, drafted: int, offered: int, taken: int) -> int:
-        """A round that checked `drafted` drafts and offered one token more than it agreed with, of which `taken` are
-        in the answer; -> the drafts among these."""
+    def add(self, *, drafted: int, offered: int, taken: int) -> None:
+        """A row's round that checked `drafted` drafts and offered one token more than it agreed with, of which `taken`
+        are in the answer."""
         assert 1 <= offered <= drafted + 1, f"{offered} candidates of {drafted} drafts"
         accepted = min(taken, offered - 1)
         self.rounds += 1
@@ -38,7 +39,16 @@ class DraftCounts:
         self.accepted_per_position += [0] * (drafted - len(self.accepted_per_position))
         for position in range(accepted):
             self.accepted_per_position[position] += 1
-        return accepted
+
+    def include(self, other: DraftCounts) -> None:
+        """Count all that `other` has counted."""
+        self.rounds += other.rounds
+        self.drafted += other.drafted
+        self.accepted += other.accepted
+        self.rounds_without += other.rounds_without
+        self.accepted_per_position = [
+            sum(both) for both in zip_longest(self.accepted_per_position, other.accepted_per_position, fillvalue=0)
+        ]
 
     def total(self) -> Speculation | None:
         """None where no round had a drafter."""
@@ -53,23 +63,15 @@ class DraftCounts:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class RoundDrafts:
-    """Of all rows of a round that are still somebody's."""
-
-    drafted: int = 0
-    accepted: int = 0
-
-
 def count_drafts(
     launched: Launched, candidates: Candidates, steps: Iterable[tuple[RequestRecord, object]]
-) -> RoundDrafts:
-    """Adds what a collected round has drafted to the counts of its requests. Rows without a step count for nobody:
-    their requests have ended meanwhile, or at this round."""
+) -> DraftCounts:
+    """Adds what a collected round has drafted to the counts of its requests; -> those of all rows of the round that are
+    still somebody's. Rows without a step count for nobody: their requests have ended meanwhile, or at this round."""
     taken = {record.request_id: step.accepted for record, step in steps if isinstance(step, SessionStep)}
-    drafted = accepted = 0
+    counts = DraftCounts()
     for record, row, drafts in zip(launched.records, candidates, launched.unit.drafted(), strict=False):
         if record.request_id in taken:
-            drafted += drafts
-            accepted += record.drafts.add(drafted=drafts, offered=len(row), taken=taken[record.request_id])
-    return RoundDrafts(drafted, accepted)
+            for each in (record.drafts, counts):
+                each.add(drafted=drafts, offered=len(row), taken=taken[record.request_id])
+    return counts

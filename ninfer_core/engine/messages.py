@@ -9,7 +9,7 @@ import msgspec
 
 from ninfer_core.api.errors import ErrorCategory, NinferError, RequestError, RequestQueueTimeout
 from ninfer_core.api.request import Channel
-from ninfer_core.api.service import GenerationEvent
+from ninfer_core.api.service import GenerationEvent, Speculation
 from ninfer_core.program.contract import Sampling
 
 
@@ -79,7 +79,7 @@ class Throughput(msgspec.Struct, frozen=True, kw_only=True, tag="throughput"):
     and `waiting` requests as of its end.
 
     `decode_tokens` were committed by decode rounds, `decode_rows` is the sum of their batches (contract LOG-23, 24);
-    `drafted_tokens` were checked there, `accepted_tokens` of them are among the committed.
+    `speculation` is about all of these rows, None where none had a drafter.
     `host_seconds` are those that the device stood still in between two units because the engine had not launched the
     next one yet: what host work costs that is not hidden behind the device's.
     """
@@ -89,8 +89,7 @@ class Throughput(msgspec.Struct, frozen=True, kw_only=True, tag="throughput"):
     decode_tokens: int
     decode_rounds: int
     decode_rows: int
-    drafted_tokens: int
-    accepted_tokens: int
+    speculation: Speculation | None
     host_seconds: float
     prefilling: int
     decode_ready: int

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from ninfer_core.engine.draft_counts import RoundDrafts
+from ninfer_core.engine.draft_counts import DraftCounts
 from ninfer_core.engine.messages import Throughput
 
 
@@ -24,8 +24,7 @@ class _Counts:
     decode_tokens: int = 0
     decode_rounds: int = 0
     decode_rows: int = 0
-    drafted_tokens: int = 0
-    accepted_tokens: int = 0
+    drafts: DraftCounts = field(default_factory=DraftCounts)
     host_seconds: float = 0.0
 
     @property
@@ -69,12 +68,11 @@ class ThroughputMeter:
     def prefilled(self, tokens: int) -> None:
         self._counts.prefill_tokens += tokens
 
-    def decoded(self, *, rows: int, tokens: int, drafts: RoundDrafts) -> None:
+    def decoded(self, *, rows: int, tokens: int, drafts: DraftCounts) -> None:
         self._counts.decode_rounds += 1
         self._counts.decode_rows += rows
         self._counts.decode_tokens += tokens
-        self._counts.drafted_tokens += drafts.drafted
-        self._counts.accepted_tokens += drafts.accepted
+        self._counts.drafts.include(drafts)
 
     def begin_boundary(self) -> None:
         """Call after the wait for messages, if there was one."""
@@ -95,8 +93,7 @@ class ThroughputMeter:
                 decode_tokens=counts.decode_tokens,
                 decode_rounds=counts.decode_rounds,
                 decode_rows=counts.decode_rows,
-                drafted_tokens=counts.drafted_tokens,
-                accepted_tokens=counts.accepted_tokens,
+                speculation=counts.drafts.total(),
                 host_seconds=counts.host_seconds,
                 prefilling=standing.prefilling,
                 decode_ready=standing.decode_ready,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ninfer_core.api.service import Speculation
 from ninfer_core.engine.messages import Throughput
 
 
@@ -15,8 +16,6 @@ def throughput_fields(interval: Throughput) -> dict[str, object]:
         "prefill_tokens": interval.prefill_tokens,
         "decode_tokens": interval.decode_tokens,
         "average_batch": interval.decode_rows / interval.decode_rounds if interval.decode_rounds else 0.0,
-        "drafted_tokens": interval.drafted_tokens,
-        "accepted_tokens": interval.accepted_tokens,
     }
     running = {"running": interval.prefilling + interval.decode_ready}
     standing = {
@@ -28,7 +27,23 @@ def throughput_fields(interval: Throughput) -> dict[str, object]:
         "host_seconds": interval.host_seconds,
         "host_percent": 100 * interval.host_seconds / interval.seconds,
     }
-    return {"seconds": interval.seconds, **_nonzero(rates), **running, **_nonzero(standing), **_nonzero(host)}
+    drafts = _draft_fields(interval.speculation)
+    return {"seconds": interval.seconds, **_nonzero(rates), **drafts, **running, **_nonzero(standing), **_nonzero(host)}
+
+
+def _draft_fields(drafts: Speculation | None) -> dict[str, object]:
+    """How many tokens a round gave a row, and how often each of its drafts was taken: what a longer draft would be
+    worth."""
+    if drafts is None:
+        return {}
+    told = {
+        "drafted_tokens": drafts.drafted_tokens,
+        "accepted_tokens": drafts.accepted_tokens,
+        "tokens_per_round": 1 + drafts.accepted_tokens / drafts.rounds,
+        "fallback_steps": drafts.fallback_steps,
+    }
+    places = "/".join(map(str, drafts.accepted_per_position))
+    return {**_nonzero(told), **({"accepted_per_position": places} if drafts.accepted_tokens else {})}
 
 
 def _nonzero(fields: Mapping[str, float]) -> dict[str, float]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
+
 import pytest
 
 from ninfer_core.api.service import Finished, Speculation
@@ -40,17 +42,28 @@ def seed_of_length(tokens: int) -> int:
 def test_a_draft_counts_once_it_is_in_the_answer() -> None:
     counts = DraftCounts()
     assert counts.total() is None
-    taken = [
-        counts.add(drafted=3, offered=4, taken=4),  # all agreed with, and one token more
-        counts.add(drafted=3, offered=4, taken=2),  # the answer is cut: what was agreed with behind it is not in it
-        counts.add(drafted=3, offered=1, taken=1),  # none agreed with
-        counts.add(drafted=0, offered=1, taken=1),  # nothing drafted
-        counts.add(drafted=2, offered=2, taken=1),
-    ]
-    assert taken == [3, 2, 0, 0, 1]
+    counts.add(drafted=3, offered=4, taken=4)  # all agreed with, and one token more
+    counts.add(drafted=3, offered=4, taken=2)  # the answer is cut: what was agreed with behind it is not in it
+    counts.add(drafted=3, offered=1, taken=1)  # none agreed with
+    counts.add(drafted=0, offered=1, taken=1)  # nothing drafted
+    counts.add(drafted=2, offered=2, taken=1)
     assert counts.total() == Speculation(
         rounds=5, drafted_tokens=11, accepted_tokens=6, fallback_steps=1, accepted_per_position=(3, 2, 1)
     )
+
+
+def test_counts_of_many_are_the_sum() -> None:
+    """Whichever of them has drafted further."""
+    for near, far in ((1, 3), (3, 1)):
+        counts, more = DraftCounts(), DraftCounts()
+        counts.add(drafted=near, offered=near + 1, taken=near + 1)
+        more.add(drafted=far, offered=far, taken=far)
+        more.add(drafted=0, offered=1, taken=1)
+        counts.include(more)
+        together = counts.total()
+        assert together is not None and (together.rounds, together.drafted_tokens) == (3, 4)
+        assert (together.accepted_tokens, together.fallback_steps) == (near + far - 1, 1)
+        assert together.accepted_per_position == ((2, 1, 0) if far == 3 else (1, 1, 1))
 
 
 def test_more_candidates_than_drafts_explain_is_a_mistake_of_the_program() -> None:
@@ -107,9 +120,14 @@ def test_the_engine_counts_what_its_requests_are_told() -> None:
     told = [end.speculation for end in ends if end.speculation is not None]
     (counts,) = under_test.observer.intervals
     assert counts.decode_tokens == sum(end.usage.output_tokens - 1 - end.usage.thinking_control_tokens for end in ends)
-    assert counts.drafted_tokens == sum(each.drafted_tokens for each in told) > 0
-    assert counts.accepted_tokens == sum(each.accepted_tokens for each in told) > 0
-    assert counts.decode_rows == sum(each.rounds for each in told)
+    drafts = counts.speculation
+    assert drafts is not None
+    for name in ("rounds", "drafted_tokens", "accepted_tokens", "fallback_steps"):
+        assert getattr(drafts, name) == sum(getattr(each, name) for each in told)
+    assert drafts.accepted_tokens > 0
+    places = zip_longest(*(each.accepted_per_position for each in told), fillvalue=0)
+    assert drafts.accepted_per_position == tuple(sum(place) for place in places)
+    assert counts.decode_rows == drafts.rounds
 
 
 def test_a_cancelled_request_counts_for_nobody_from_there_on() -> None:

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from ninfer_core.api.service import Finished
-from ninfer_core.engine.draft_counts import RoundDrafts
+from ninfer_core.api.service import Finished, Speculation
+from ninfer_core.engine.draft_counts import DraftCounts
 from ninfer_core.engine.inline import InlineEngine
 from ninfer_core.engine.messages import EngineMessage, Event, Submit, Throughput, pack_token_ids
 from ninfer_core.engine.throughput import Standing, ThroughputMeter
@@ -24,6 +24,9 @@ class Meter:
     def __init__(self, interval_seconds: float = 5.0) -> None:
         self.clock = Clock()
         self.published: list[Throughput] = []
+        self.drafts = DraftCounts()
+        self.drafts.add(drafted=3, offered=2, taken=2)
+        self.drafts.add(drafted=3, offered=3, taken=3)
         self.meter = ThroughputMeter(interval_seconds, self.clock, self.published.append)
 
     def boundary(
@@ -38,7 +41,7 @@ class Meter:
         if prefill:
             self.meter.prefilled(prefill)
         if rows:
-            self.meter.decoded(rows=rows, tokens=tokens, drafts=RoundDrafts(3 * rows, tokens - rows))
+            self.meter.decoded(rows=rows, tokens=tokens, drafts=self.drafts)
         self.meter.end_boundary(Standing(prefilling=1, decode_ready=rows, waiting=2))
 
 
@@ -55,8 +58,9 @@ def test_an_interval_has_exactly_what_happened_in_it() -> None:
             decode_tokens=15,
             decode_rounds=3,
             decode_rows=6,
-            drafted_tokens=18,
-            accepted_tokens=9,
+            speculation=Speculation(
+                rounds=6, drafted_tokens=18, accepted_tokens=9, fallback_steps=0, accepted_per_position=(6, 3, 0)
+            ),
             host_seconds=1.5,
             prefilling=1,
             decode_ready=2,

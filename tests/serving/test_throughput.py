@@ -11,6 +11,7 @@ import httpx
 import msgspec
 import pytest
 
+from ninfer_core.api.service import Speculation
 from ninfer_core.engine.messages import Throughput
 from ninfer_core.serving.throughput import throughput_fields
 from ninfer_core.testing.server_process import server_process, until
@@ -21,8 +22,9 @@ INTERVAL = Throughput(
     decode_tokens=500,
     decode_rounds=250,
     decode_rows=500,
-    drafted_tokens=750,
-    accepted_tokens=250,
+    speculation=Speculation(
+        rounds=500, drafted_tokens=750, accepted_tokens=250, fallback_steps=4, accepted_per_position=(180, 70, 0)
+    ),
     host_seconds=0.05,
     prefilling=1,
     decode_ready=2,
@@ -41,6 +43,9 @@ def test_what_is_zero_is_left_out() -> None:
         "average_batch": 2.0,
         "drafted_tokens": 750,
         "accepted_tokens": 250,
+        "tokens_per_round": 1.5,
+        "fallback_steps": 4,
+        "accepted_per_position": "180/70/0",
         "running": 3,
         "prefilling": 1,
         "decode_ready": 2,
@@ -49,7 +54,8 @@ def test_what_is_zero_is_left_out() -> None:
         "host_percent": 1.0,
     }
     kept = {"seconds", "prefill_tokens", "host_seconds"}
-    quiet = {field: 0 for field in INTERVAL.__struct_fields__ if field not in kept}
+    quiet: dict[str, object] = {field: 0 for field in INTERVAL.__struct_fields__ if field not in kept}
+    quiet["speculation"] = None
     assert list(throughput_fields(msgspec.structs.replace(INTERVAL, **quiet))) == [
         "seconds",
         "prefill_tokens_per_second",

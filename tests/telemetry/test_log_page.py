@@ -6,6 +6,7 @@ import ast
 import re
 from pathlib import Path
 
+from ninfer_core.api.service import Speculation
 from ninfer_core.engine.messages import Throughput
 from ninfer_core.serving.throughput import throughput_fields
 from ninfer_core.telemetry import LEVELS
@@ -47,8 +48,9 @@ def test_every_field_of_the_throughput_record_is_named() -> None:
         decode_tokens=1,
         decode_rounds=1,
         decode_rows=1,
-        drafted_tokens=1,
-        accepted_tokens=1,
+        speculation=Speculation(
+            rounds=1, drafted_tokens=1, accepted_tokens=1, fallback_steps=1, accepted_per_position=(1,)
+        ),
         host_seconds=1.0,
         prefilling=1,
         decode_ready=1,
