@@ -151,14 +151,14 @@ def test_few_rows_of_a_large_class_run_in_the_smallest_that_adds_alike() -> None
 def test_programs_that_no_block_of_inputs_is_left_for_add_nothing(
     kernel_device: torch.device, dtype: torch.dtype, tolerance: Tolerance, form: str
 ) -> None:
-    from ninfer_core.ops.linear.few import linear_few_rows
+    from ninfer_core.ops.linear.few import Share, linear_few_rows
 
     # Five steps of inputs among four programs, or 17 among sixteen: two each, for three or nine of them.
     inputs, shares = (8320, 16) if form == "fp8_groups" else (2560, 4)
     tile = Tile(16, 128 if form == "fp8_groups" else 512, 2, 1)
     x, matrix, _, _ = arguments(kernel_device, dtype, 2, inputs, 16, form)
     counters = torch.zeros(4, dtype=torch.int32, device=kernel_device)
-    actual = linear_few_rows(x, matrix, tile, shares, 8, counters, residual=None, gated=False)
+    actual = linear_few_rows(x, Share(matrix, tile, shares), 8, counters)
     tolerance.check(actual, expected(x, matrix, None, None, gated=False))
     assert not counters.any()
 

@@ -1,4 +1,4 @@
-"""The launch of `kernels.few_rows`."""
+"""The launches of `kernels.few_rows`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 import torch
 import triton
 
-from ninfer_core.ops.linear.kernels.few_rows import few_rows
+from ninfer_core.ops.linear.kernels.few_rows import few_rows, few_rows_pair
 from ninfer_core.ops.linear.matrix import DenseMatrix, Fp8Matrix, Matrix
-from ninfer_core.ops.linear.tiles import Form, Tile, form_of
+from ninfer_core.ops.linear.stream import Norm, Ready
+from ninfer_core.ops.linear.tiles import SQUARED, Form, Tile, form_of
 from ninfer_core.ops.workspace.linear import LEAST_SHARE
 
 FEW_PROGRAMS = 132
@@ -27,6 +28,23 @@ class Parts:
     scale: torch.Tensor
 
 
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """What rows of x are still to be multiplied with: one number for each, float32 [rows], or [rows, groups], the
+    squares that it is made of."""
+
+    values: torch.Tensor
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """The norm that comes after, and where what it wants is put."""
+
+    norm: Norm
+    ready: Ready
+
+
 def parts(matrix: Matrix) -> Parts:
     """The tensors of a matrix in the order of the kernel; codes as words of 16 bits."""
     form = form_of(matrix)
@@ -38,57 +56,162 @@ def parts(matrix: Matrix) -> Parts:
     return Parts(form, words, matrix.block_scale, matrix.scale)
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A matrix whose blocks of outputs have `shares` programs each, which share its inputs."""
+
+    matrix: Matrix
+    tile: Tile
+    shares: int
+    gated: bool = False
+
+    @property
+    def width(self) -> int:
+        """Outputs of the result."""
+        return self.matrix.outputs // 2 if self.gated else self.matrix.outputs
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.width // self.tile.outputs)
+
+    @property
+    def counters(self) -> int:
+        return self.blocks if self.shares > 1 else 0
+
+    def partial(self, row_class: int, like: torch.Tensor) -> torch.Tensor:
+        """Where programs leave their sums, if there are several for a block."""
+        assert LEAST_SHARE % self.tile.inputs == 0, "a share is so many blocks of inputs"
+        sums = self.blocks * self.shares * self.tile.outputs * row_class * (2 if self.gated else 1)
+        return like.new_empty(sums if self.shares > 1 else 1, dtype=torch.float32)
+
+    def even(self) -> bool:
+        return self.matrix.inputs % self.tile.inputs == 0
+
+
 def linear_few_rows(
     x: torch.Tensor,
-    matrix: Matrix,
-    tile: Tile,
-    shares: int,
+    share: Share,
     row_class: int,
     counters: torch.Tensor,
     *,
-    residual: torch.Tensor | None,
-    gated: bool,
+    residual: torch.Tensor | None = None,
+    factor: Factor | None = None,
+    following: Following | None = None,
 ) -> torch.Tensor:
     """x [rows, inputs], or [places, rows, inputs / places] from `sort_inputs`, contiguous, at most `row_class` rows, a
-    power of two -> [rows, outputs], or half as many. `shares` programs share the inputs of a block of outputs.
+    power of two -> [rows, outputs], or half as many.
 
     counters [at least blocks of outputs] int32 are zero, and are so again afterwards.
     """
-    rows, inputs = x.shape[-2], matrix.inputs
-    width = matrix.outputs // 2 if gated else matrix.outputs
-    blocks = triton.cdiv(width, tile.outputs)
-    assert shares == 1 or blocks <= counters.shape[0]
-    assert LEAST_SHARE % tile.inputs == 0, "a share is so many blocks of inputs"
-    y = x.new_empty(rows, width)
+    rows, matrix, tile = x.shape[-2], share.matrix, share.tile
+    assert share.counters <= counters.shape[0]
+    y = x.new_empty(rows, share.width)
     given = parts(matrix)
-    sums = blocks * shares * tile.outputs * row_class * (2 if gated else 1)
-    partial = x.new_empty(sums if shares > 1 else 1, dtype=torch.float32)
-    options: dict[str, Any] = {"num_warps": tile.warps, "launch_pdl": True} if x.is_cuda else {}
-    few_rows[(blocks, shares)](
+    squared = SQUARED[given.format]
+    assert following is None or tile.outputs % squared == 0, "squares of a part of a row are summed by one program"
+    few_rows[(share.blocks, share.shares)](
         x,
         given.weight,
         given.block_scale,
         given.scale,
         x if residual is None else residual,
         y,
-        partial,
+        *_norm_operands(x, factor),
+        x if following is None else following.norm.weight,
+        x if following is None else following.ready.scaled,
+        counters if following is None else following.ready.squares,
+        share.partial(row_class, x),
         counters,
         rows,
         matrix.outputs,
-        inputs,
+        matrix.inputs,
         FORMAT=given.format,
         RESIDUAL=residual is not None,
-        GATED=gated,
-        EVEN=inputs % tile.inputs == 0,
+        GATED=share.gated,
+        READY=following is not None,
+        EVEN=share.even(),
         SORTED=x.dim() == 3,
-        EARLY=blocks * shares <= FEW_PROGRAMS,
+        EARLY=share.blocks * share.shares <= FEW_PROGRAMS,
         ROWS=row_class,
         OUTPUTS=tile.outputs,
         INPUTS=tile.inputs,
-        SPLITS=shares,
+        SPLITS=share.shares,
         STAGES=tile.stages,
-        ASSEMBLY=x.dtype == torch.bfloat16,
-        DEPENDENT=x.is_cuda,
-        **options,
+        SQUARED=squared,
+        **_norm_options(factor),
+        **_device_options(x, tile),
     )
     return y
+
+
+def linear_few_rows_pair(
+    x: torch.Tensor,
+    beside_x: torch.Tensor,
+    share: Share,
+    beside: Share,
+    row_class: int,
+    counters: torch.Tensor,
+    factor: Factor | None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same for two matrices in one launch; the one of `beside` is dense and takes `beside_x` [rows, inputs], which
+    is x where that is not sorted. Its programs have the warps of the others."""
+    rows = x.shape[-2]
+    used = share.counters
+    assert used + beside.counters <= counters.shape[0]
+    assert isinstance(beside.matrix, DenseMatrix)
+    assert beside.matrix.inputs == share.matrix.inputs
+    y, beside_y = x.new_empty(rows, share.width), x.new_empty(rows, beside.width)
+    given = parts(share.matrix)
+    programs = share.blocks + beside.blocks * beside.shares
+    few_rows_pair[(programs, share.shares)](
+        x,
+        given.weight,
+        given.block_scale,
+        given.scale,
+        y,
+        share.partial(row_class, x),
+        counters,
+        share.width,
+        beside_x,
+        beside.matrix.weight,
+        beside_y,
+        beside.partial(row_class, x),
+        counters[used:],
+        beside.width,
+        *_norm_operands(x, factor),
+        rows,
+        share.matrix.inputs,
+        FORMAT=given.format,
+        EVEN=share.even(),
+        SORTED=x.dim() == 3,
+        EARLY=programs * share.shares <= FEW_PROGRAMS,
+        ROWS=row_class,
+        OUTPUTS=share.tile.outputs,
+        INPUTS=share.tile.inputs,
+        SPLITS=share.shares,
+        STAGES=share.tile.stages,
+        BESIDE_EVEN=beside.even(),
+        BESIDE_OUTPUTS=beside.tile.outputs,
+        BESIDE_INPUTS=beside.tile.inputs,
+        BESIDE_SPLITS=beside.shares,
+        BESIDE_STAGES=beside.tile.stages,
+        **_norm_options(factor),
+        **_device_options(x, share.tile),
+    )
+    return y, beside_y
+
+
+def _norm_operands(x: torch.Tensor, factor: Factor | None) -> tuple[torch.Tensor, int, float]:
+    """squares, groups, epsilon."""
+    return (x, 1, 0.0) if factor is None else (factor.values, factor.values.shape[-1], factor.epsilon)
+
+
+def _norm_options(factor: Factor | None) -> dict[str, Any]:
+    if factor is None or factor.values.dim() == 1:
+        return {"ROOT": "none" if factor is None else "given", "GROUPS": 1}
+    return {"ROOT": "squares", "GROUPS": triton.next_power_of_2(factor.values.shape[1])}
+
+
+def _device_options(x: torch.Tensor, tile: Tile) -> dict[str, Any]:
+    dependent: dict[str, Any] = {"num_warps": tile.warps, "launch_pdl": True} if x.is_cuda else {}
+    return {"ASSEMBLY": x.dtype == torch.bfloat16, "DEPENDENT": x.is_cuda, **dependent}

@@ -8,7 +8,8 @@ import torch
 
 from ninfer_core.api.geometry import Kernels
 from ninfer_core.ops.linear.matrix import Matrix
-from ninfer_core.ops.linear.reference import Norm, linear
+from ninfer_core.ops.linear.reference import ReferenceLinear
+from ninfer_core.ops.linear.stream import Norm, Stream
 from ninfer_core.ops.linear.tiles import H200, MOST_ROWS
 
 COUNTERS = 1024
@@ -20,7 +21,7 @@ class Linear(Protocol):
 
     def __call__(
         self,
-        x: torch.Tensor,
+        x: torch.Tensor | Stream,
         matrix: Matrix,
         row_class: int = 0,
         *,
@@ -29,11 +30,29 @@ class Linear(Protocol):
         gated: bool = False,
     ) -> torch.Tensor: ...
 
+    def pair(
+        self, x: torch.Tensor | Stream, matrix: Matrix, beside: Matrix, row_class: int = 0
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Two maps of the same x, of which the second is small."""
+        ...
+
+    def to_stream(
+        self,
+        x: torch.Tensor,
+        matrix: Matrix,
+        row_class: int = 0,
+        *,
+        residual: torch.Tensor | None = None,
+        then: Norm | None,
+    ) -> Stream:
+        """A map into a residual stream whose reader applies the norm `then`, or none."""
+        ...
+
 
 def select(device: torch.device, kernels: Kernels) -> Linear:
     """What to call on `device`, chosen once, while a model is built: Triton on CUDA, unless the reference is asked
     for."""
-    return linear if device.type != "cuda" or kernels == "reference" else triton_route(device)
+    return ReferenceLinear() if device.type != "cuda" or kernels == "reference" else triton_route(device)
 
 
 def triton_route(device: torch.device) -> Linear:

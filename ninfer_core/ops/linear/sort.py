@@ -8,8 +8,8 @@ import torch
 import triton
 
 from ninfer_core.ops.linear.kernels.codes import E4M3_SHIFT
-from ninfer_core.ops.linear.kernels.sort import sort_rows
-from ninfer_core.ops.linear.reference import Norm
+from ninfer_core.ops.linear.kernels.sort import row_factors, sort_rows
+from ninfer_core.ops.linear.stream import Norm
 from ninfer_core.ops.linear.tiles import Form
 from ninfer_core.ops.rms_norm.triton import row_warps
 
@@ -19,6 +19,51 @@ PLACES: dict[Form, int] = {"dense": 1, "fp8": 2, "fp8_groups": 2, "nvfp4": 4}
 
 def sort_inputs(x: torch.Tensor, form: Form, norm: Norm | None) -> torch.Tensor:
     """x [rows, inputs], contiguous -> [places, rows, inputs / places], normed, and scaled where fp8 codes want it."""
+    weight, epsilon = (x, 0.0) if norm is None else norm
+    return _sorted(x, form, weight, epsilon, squares=x, factors=x, groups=1, NORM=norm is not None, GROUPS=0)
+
+
+def sort_scaled(
+    x: torch.Tensor, form: Form, squares: torch.Tensor, epsilon: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same for `Ready.scaled`, whose `squares` [rows, groups] give the factors [rows] that are left."""
+    factors = squares.new_empty(squares.shape[0])
+    groups = squares.shape[1]
+    padded = triton.next_power_of_2(groups)
+    return _sorted(
+        x, form, x, epsilon, squares=squares, factors=factors, groups=groups, NORM=False, GROUPS=padded
+    ), factors
+
+
+def factors_of(squares: torch.Tensor, width: int, epsilon: float) -> torch.Tensor:
+    """The factors alone, of rows of `width` values."""
+    rows, groups = squares.shape
+    factors = squares.new_empty(rows)
+    options: dict[str, Any] = {"launch_pdl": True, "num_warps": 1} if squares.is_cuda else {}
+    row_factors[(rows,)](
+        squares,
+        factors,
+        width,
+        groups,
+        epsilon,
+        GROUPS=triton.next_power_of_2(groups),
+        DEPENDENT=squares.is_cuda,
+        **options,
+    )
+    return factors
+
+
+def _sorted(
+    x: torch.Tensor,
+    form: Form,
+    weight: torch.Tensor,
+    epsilon: float,
+    *,
+    squares: torch.Tensor,
+    factors: torch.Tensor,
+    groups: int,
+    **norm: Any,
+) -> torch.Tensor:
     rows, width = x.shape
     places = PLACES[form]
     y = x.new_empty(places, rows, width // places)
@@ -26,16 +71,19 @@ def sort_inputs(x: torch.Tensor, form: Form, norm: Norm | None) -> torch.Tensor:
     options: dict[str, Any] = {"launch_pdl": True, "num_warps": row_warps(padded)} if x.is_cuda else {}
     sort_rows[(rows,)](
         x,
-        x if norm is None else norm.weight,
+        weight,
+        squares,
         y,
+        factors,
         rows,
         width,
-        0.0 if norm is None else norm.epsilon,
+        groups,
+        epsilon,
         FACTOR=1.0 if form == "nvfp4" else E4M3_SHIFT.value,
         PARTS=places,
-        NORM=norm is not None,
         PADDED=padded,
         DEPENDENT=x.is_cuda,
+        **norm,
         **options,
     )
     return y
