@@ -122,6 +122,14 @@ class FamilyHooks(CommonHooks):
         sampler's share not. Pure arithmetic, from what `ninfer_core.ops.workspace` says of the operations."""
         raise NotImplementedError
 
+    @optional
+    @hookspec(firstresult=True)
+    def ninfer_family_reference_operations(self, header: ArtifactHeader) -> Sequence[str] | None:
+        """What of this model no kernel takes on a CUDA device, so that plain torch computes it, slowly: the operation
+        and why, in a few words for a person each. Planning shows them and a server warns of them, unless the user
+        asks for the reference anyway."""
+        raise NotImplementedError
+
     @hookspec(firstresult=True)
     def ninfer_family_build(
         self, header: ArtifactHeader, shape: BuildShape, weights: WeightSource, device: torch.device

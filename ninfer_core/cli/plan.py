@@ -33,11 +33,18 @@ def plan(options: ServeOptions, as_json: bool) -> None:
 
 
 def plan_json(prepared: Prepared) -> str:
-    """`plan`, its `digest`, the `server` settings and `notes`. The API key is only said to be there."""
+    """`plan`, its `digest`, the `server` settings, `notes` and `reference_operations`. The API key is only said to be
+    there."""
     settings = prepared.settings
     server = {name: getattr(settings, name) for name in settings.__struct_fields__}
     server["api_key"] = settings.api_key is not None
-    document = {"digest": prepared.plan.digest, "plan": prepared.plan, "server": server, "notes": prepared.notes}
+    document = {
+        "digest": prepared.plan.digest,
+        "plan": prepared.plan,
+        "server": server,
+        "notes": prepared.notes,
+        "reference_operations": prepared.reference_operations,
+    }
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
 
 
@@ -50,8 +57,9 @@ def plan_text(prepared: Prepared) -> str:
         _heading("Memory") + "\n" + _ledger(plan),
         _heading("Features") + "\n" + table(None, _features(plan)),
     ]
-    if prepared.notes:
-        sections.append(_heading("Notes") + "\n" + "\n".join(prepared.notes))
+    slow = (f"computed by plain torch, slowly: {operation}" for operation in prepared.reference_operations)
+    if notes := (*prepared.notes, *slow):
+        sections.append(_heading("Notes") + "\n" + "\n".join(notes))
     return "\n\n".join(sections)
 
 

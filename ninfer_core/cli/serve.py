@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.cli.options import ServeCommand, serve_options
 from ninfer_core.engine.scripted.script import read_script
 from ninfer_core.plan.options import ServeOptions
 from ninfer_core.plan.pins import resolve_pinned
-from ninfer_core.plan.prepare import prepare
+from ninfer_core.plan.prepare import Prepared, prepare
 from ninfer_core.plan.units import format_bytes
 from ninfer_core.plugins.registry import PluginRegistry
 from ninfer_core.telemetry import Log, create_log
@@ -46,7 +44,7 @@ def serve_until_signal(options: ServeOptions) -> None:
         protocols = resolve_pinned(prepared.plan, registry, ("protocol",))["protocol"]
     if script is not None:
         log.warning("scripted", file=options.scripted, answers=len(script.answers))
-    _log_plan(log, prepared.plan, prepared.notes)
+    log_plan(log, prepared)
     run_server(
         prepared.plan,
         prepared.settings,
@@ -66,10 +64,13 @@ def serve_until_signal(options: ServeOptions) -> None:
     )
 
 
-def _log_plan(log: Log, plan: ExecutionPlan, notes: Sequence[str]) -> None:
+def log_plan(log: Log, prepared: Prepared) -> None:
     """What a user should know, and what was decided, for someone who looks closer (contract OLOG-2)."""
-    for note in notes:
+    plan = prepared.plan
+    for note in prepared.notes:
         log.info("note", text=note)
+    for operation in prepared.reference_operations:
+        log.warning("reference_operation", text=operation)
     for pin in plan.pins:
         log.debug("plan_plugin", kind=pin.kind, name=pin.name, package=pin.package, version=pin.version)
     for line in plan.ledger.lines:

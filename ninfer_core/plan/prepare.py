@@ -16,6 +16,7 @@ from ninfer_core.artifact.encoding import encoded_artifact, encoding_problem
 from ninfer_core.plan.device import GpuProbe, find_device, probe_gpus
 from ninfer_core.plan.option_sources import check_ranges
 from ninfer_core.plan.options import ServeOptions
+from ninfer_core.plan.reference_operations import reference_operations
 from ninfer_core.plan.resolve import Resolution, resolve_selected
 from ninfer_core.plan.selection import Selection, claim_family, select_plugins
 from ninfer_core.plan.settings import ServerSettings, server_settings
@@ -24,13 +25,15 @@ from ninfer_core.plugins.registry import PluginRegistry
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """All that a command needs to show a plan or to start it. `notes` are things a user should know, a line each."""
+    """All that a command needs to show a plan or to start it. `notes` are things a user should know, a line each;
+    `reference_operations` are what plain torch computes on a GPU because no kernel takes it."""
 
     resolution: Resolution
     settings: ServerSettings
     artifact: ArtifactHandle
     registry: PluginRegistry
     notes: tuple[str, ...]
+    reference_operations: tuple[str, ...]
 
     @property
     def plan(self) -> ExecutionPlan:
@@ -70,6 +73,7 @@ def prepare(
         artifact=artifact,
         registry=registry,
         notes=tuple(notes),
+        reference_operations=reference_operations(resolution, artifact.header),
     )
 
 

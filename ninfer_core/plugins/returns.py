@@ -210,6 +210,7 @@ _CHECKS: Mapping[str, Callable[[object], None]] = MappingProxyType(
         "ninfer_family_vocabulary": _vocabulary,
         "ninfer_family_output_format": _with("decoder", "parser"),
         "ninfer_family_workspace": _workspace,
+        "ninfer_family_reference_operations": _findings,
         "ninfer_family_build": _with("prefill", "decode", "fold", "logits"),
         "ninfer_family_dummies": _dummies,
         "ninfer_kv_layout": _layout,

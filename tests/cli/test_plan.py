@@ -16,7 +16,11 @@ from click.testing import CliRunner, Result
 from ninfer_core.api.errors import PlanRejected
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.cli.plan import plan
-from ninfer_core.plan.options import flag_name, option_infos
+from ninfer_core.cli.serve import log_plan
+from ninfer_core.plan.options import ServeOptions, flag_name, option_infos
+from ninfer_core.plan.prepare import prepare
+from ninfer_core.plugins.registry import PluginRegistry
+from ninfer_core.telemetry import create_log
 from ninfer_core.testing.tiny import tiny_header, write_tiny_artifact
 from ninfer_core.testing.toy_artifacts import write_safetensors
 
@@ -189,3 +193,18 @@ def test_a_script_is_checked_as_serving_checks_it(tiny: Path, tmp_path: Path, co
     assert [problem.code for problem in rejected.problems] == ["script_invalid"]
     script.write_text('[{"content": "x"}]')
     assert run(tiny, "--scripted", script).exit_code == 0
+
+
+def test_what_plain_torch_computes_on_a_gpu_is_shown_and_warned_of(
+    tiny: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = (tiny, "--assume-device-memory", str(2**33), "--max-context", "512")
+    said = "computed by plain torch, slowly: prefill of Gated DeltaNet"
+    assert said in run(*words).output and said not in run(*words, "--kernels", "reference").output
+    assert len(json_of(*words)["reference_operations"]) == 1
+
+    options = ServeOptions(artifact=str(tiny), assume_device_memory=2**33, max_context=512)
+    prepared = prepare(options, PluginRegistry.discover(environment={}))
+    log_plan(create_log("warning"), prepared)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "WARNING reference_operation" in line and "no kernels for heads" in line

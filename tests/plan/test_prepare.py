@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from ninfer_core.api.errors import ArtifactInvalid, PlanRejected
 from ninfer_core.plan.device import GpuProbe
 from ninfer_core.plan.options import ServeOptions
-from ninfer_core.plan.prepare import prepare
+from ninfer_core.plan.prepare import Prepared, prepare
+from ninfer_core.plan.reference_operations import reference_operations
 from ninfer_core.plugins.registry import PluginRegistry
 from ninfer_core.testing.tiny import write_tiny_artifact
 
@@ -48,6 +51,25 @@ def test_the_notes_say_when_requests_cannot_run_together(tiny: str, installed: P
     assert "reserve 512 KV tokens or more of 512, so that at most 1 of 4" in note and "--kv-capacity 2048" in note
     assert "at most 2 of 4" in notes(kv_capacity=1024)[0]
     assert notes(kv_capacity=2048) == notes(default_max_tokens=128) == notes(max_concurrency=1) == ()
+
+
+def test_what_plain_torch_computes_on_a_gpu_is_said(tiny: str, installed: PluginRegistry, toy: Any) -> None:
+    def planned(artifact: str, device: str | int = 0, **options: Any) -> Prepared:
+        asked = ServeOptions(artifact=artifact, device=device, max_context=512, **options)
+        return prepare(asked, installed, {}, GpuProbe((toy.cuda(2**37),)))
+
+    narrow = planned(tiny)
+    mixer = "prefill of Gated DeltaNet: no kernels for heads of 16 × 16 elements and a convolution of width 4"
+    assert narrow.reference_operations == (mixer,)
+    assert planned(tiny, device="cpu").reference_operations == ()
+    assert planned(tiny, kernels="reference").reference_operations == ()
+    assert planned("dummy:qwen3.8-27b").reference_operations == ()
+
+    plan = narrow.plan
+    attention = msgspec.structs.replace(plan.geometry.attention, head_dim=48)
+    odd = msgspec.structs.replace(plan, geometry=msgspec.structs.replace(plan.geometry, attention=attention))
+    said = reference_operations(replace(narrow.resolution, plan=odd), narrow.artifact.header)
+    assert said == ("attention: no kernels for heads of 48 elements", mixer)
 
 
 def test_what_a_start_gets(tiny: str, installed: PluginRegistry) -> None:

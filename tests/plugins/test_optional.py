@@ -20,6 +20,7 @@ def test_what_may_be_left_out_is_marked_on_the_specs() -> None:
         "ninfer_check",
         "ninfer_family_dummies",
         "ninfer_family_matrices",
+        "ninfer_family_reference_operations",
         "ninfer_family_vocabulary",
         "ninfer_spec_inventory",
     }

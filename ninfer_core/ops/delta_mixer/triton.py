@@ -11,7 +11,7 @@ from ninfer_core.ops.delta_mixer.kernels.decode import decode_kernel, fold_kerne
 from ninfer_core.ops.delta_mixer.kernels.sequence import read_kernel, scan_kernel
 from ninfer_core.ops.delta_mixer.reference import ReferenceMixer
 from ninfer_core.ops.delta_mixer.values import MixerColumns, MixerState, MixerWeights
-from ninfer_core.ops.workspace.gated_delta import CHUNK_COLUMNS
+from ninfer_core.ops.workspace.gated_delta import CHUNK_COLUMNS, CONV_WIDTH, decodes_by_kernels, prefills_by_kernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,10 @@ class TritonMixer:
         lengths: torch.Tensor,
     ) -> torch.Tensor:
         """See the package."""
-        if not self._launch.interpreted and (columns.qkv.dtype == torch.float32 or _narrow(weights)):
-            return self._reference.prefill(columns, weights, state, layer, slots, lengths)
-        if not _fits(weights):
+        # Interpreted, a prefill is in float32, and right for narrow heads too.
+        interpreted = self._launch.interpreted and decodes_by_kernels(**_layer(weights))
+        compiled = columns.qkv.dtype != torch.float32 and prefills_by_kernels(**_layer(weights))
+        if not (interpreted or compiled):
             return self._reference.prefill(columns, weights, state, layer, slots, lengths)
         rows, count = columns.qkv.shape[:2]
         chunks = -(-count // CHUNK_COLUMNS)
@@ -199,7 +200,7 @@ class TritonMixer:
         accepted: torch.Tensor,
     ) -> torch.Tensor:
         """See the package."""
-        if not _fits(weights):
+        if not decodes_by_kernels(**_layer(weights)):
             return self._reference.decode(columns, weights, state, layer, slots, lengths, accepted)
         rows, count = columns.qkv.shape[:2]
         out = torch.empty(rows, count, weights.value_width, dtype=columns.gate.dtype, device=columns.gate.device)
@@ -229,7 +230,7 @@ class TritonMixer:
     def fold(self, state: MixerState, slots: torch.Tensor, lengths: torch.Tensor, accepted: torch.Tensor) -> None:
         """See the package."""
         layers, total_slots, value_heads, key_dim, value_dim = state.memory.shape
-        if not (_power_of_two(key_dim) and _power_of_two(value_dim)):
+        if not decodes_by_kernels(conv_width=CONV_WIDTH, key_dim=key_dim, value_dim=value_dim):
             self._reference.fold(state, slots, lengths, accepted)
             return
         fold_kernel[(value_heads, slots.shape[0], layers)](
@@ -302,15 +303,6 @@ def _heads(weights: MixerWeights) -> dict[str, int]:
     }
 
 
-def _fits(weights: MixerWeights) -> bool:
-    return weights.conv.shape[1] == 4 and _power_of_two(weights.key_dim) and _power_of_two(weights.value_dim)
-
-
-def _narrow(weights: MixerWeights) -> bool:
-    """Whether the kernels of a prefill are compiled wrongly: with heads of 32 Triton 3.6 gives numbers that have
-    nothing to do with the input (on an H200, with four warps; right with one, and right from 64 on)."""
-    return min(weights.key_dim, weights.value_dim) < 64
-
-
-def _power_of_two(number: int) -> bool:
-    return number & (number - 1) == 0
+def _layer(weights: MixerWeights) -> dict[str, int]:
+    """What decides whether kernels take a layer."""
+    return {"conv_width": weights.conv.shape[1], "key_dim": weights.key_dim, "value_dim": weights.value_dim}

@@ -10,6 +10,7 @@ from ninfer_models.qwen_hybrid.config import is_ours
 from ninfer_models.qwen_hybrid.dummies import dummy_headers
 from ninfer_models.qwen_hybrid.geometry import build_geometry
 from ninfer_models.qwen_hybrid.inventory import build_inventory, build_matrices
+from ninfer_models.qwen_hybrid.reference_operations import reference_operations
 from ninfer_models.qwen_hybrid.resident import build_resident
 from ninfer_models.qwen_hybrid.workspace import workspace_bytes
 
@@ -80,6 +81,11 @@ def ninfer_family_output_format() -> OutputFormat:
 @hookimpl
 def ninfer_family_workspace(header: ArtifactHeader, shape: BuildShape) -> int:
     return workspace_bytes(header, shape)
+
+
+@hookimpl
+def ninfer_family_reference_operations(header: ArtifactHeader) -> Sequence[str]:
+    return reference_operations(header)
 
 
 @hookimpl
