@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ninfer_core.bench.subject import Subject
+from ninfer_core.engine.draft_counts import DraftCounts
 from ninfer_core.plan.memory import pages_for
 from ninfer_core.program.contract import MOST_IN_FLIGHT, RowRound, RowSetup, Sampling, Unit
 
@@ -19,10 +20,20 @@ CONTEXT_PROMPT_TOKENS = 128
 
 
 class Rounds(NamedTuple):
-    """Of each round the seconds from the result before to its own, and the tokens that all its rows have gained."""
+    """Of each round the seconds from the result before to its own, the tokens that each of its rows has gained, and the
+    drafts that were checked for them, none where there is no drafter."""
 
     seconds: list[float]
-    tokens: list[int]
+    tokens: list[Sequence[int]]
+    drafted: list[Sequence[int]]
+
+    def counts(self, first: int) -> DraftCounts:
+        """What became of drafts from round `first` on. All candidates are taken."""
+        counts = DraftCounts()
+        for tokens, drafted in zip(self.tokens[first:], self.drafted[first:], strict=True):
+            for taken, drafts in zip(tokens, drafted, strict=False):
+                counts.add(drafted=drafts, offered=taken, taken=taken)
+        return counts
 
 
 class Driver:
@@ -89,17 +100,19 @@ class Driver:
         before the result of the one that runs is there, as the engine does."""
         most = MOST_IN_FLIGHT if self._program.goes_ahead else 1
         flight: deque[Unit] = deque()
-        timed = Rounds([], [])
+        timed = Rounds([], [], [])
         accepted = [1] * len(rows)
         launched, begin = 0, time.perf_counter()
         while len(timed.seconds) < count:
             while launched < count and len(flight) < most:
                 flight.append(self._launch(rows, [None] * len(rows) if flight else accepted))
                 launched += 1
-            accepted = [len(each) for each in flight.popleft()()]
+            unit = flight.popleft()
+            accepted = [len(each) for each in unit()]
             end = time.perf_counter()
             timed.seconds.append(end - begin)
-            timed.tokens.append(sum(accepted))
+            timed.tokens.append(accepted)
+            timed.drafted.append(unit.drafted())
             begin = end
         return timed
 

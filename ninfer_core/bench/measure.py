@@ -32,10 +32,13 @@ def decode_figure(
     open_rows = driver.standing(rows, context_tokens, round_tokens(driver, rounds))
     timed = driver.rounds(open_rows, rounds + UNCOUNTED_ROUNDS)
     driver.close(open_rows)
-    seconds, gained = timed.seconds[UNCOUNTED_ROUNDS:], statistics.fmean(timed.tokens[UNCOUNTED_ROUNDS:])
+    seconds, gained = timed.seconds[UNCOUNTED_ROUNDS:], statistics.fmean(map(sum, timed.tokens[UNCOUNTED_ROUNDS:]))
     least = None if roof is None else floor.decode_bytes(rows, context_tokens) / roof.copy_bytes_per_second
     figure = _figure("decode", check, seconds, tokens=gained, rows=rows, context=context_tokens, chunk=0, least=least)
-    return msgspec.structs.replace(figure, draft_tokens=driver.columns - 1, acceptance=acceptance)
+    speculation = timed.counts(UNCOUNTED_ROUNDS).total()
+    return msgspec.structs.replace(
+        figure, draft_tokens=driver.columns - 1, acceptance=acceptance, speculation=speculation
+    )
 
 
 def round_tokens(driver: Driver, rounds: int) -> int:

@@ -9,6 +9,7 @@ import msgspec
 
 from ninfer_core.api.errors import NinferError, StartFailed
 from ninfer_core.api.plan import ExecutionPlan
+from ninfer_core.api.service import Speculation
 
 
 class BenchFailed(NinferError):
@@ -37,7 +38,8 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
     `rows` run together over contexts of `context_tokens`; `tokens` is what they gain in `seconds`. `floor_seconds` is
     what the bytes or the operations of the case cost at the rates of the roof. `check` names the check that covers it.
-    Of rounds with `draft_tokens` drafts, each was kept with probability `acceptance`, or as the model says for None.
+    Of rounds with `draft_tokens` drafts, each was kept with probability `acceptance`, or as the model says for None;
+    `speculation` counts what became of them.
     """
 
     case: str
@@ -51,6 +53,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     chunk_tokens: int = 0
     draft_tokens: int = 0
     acceptance: float | None = None
+    speculation: Speculation | None = None
     floor_seconds: float | None = None
     host_share: float | None = None
 

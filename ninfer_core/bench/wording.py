@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ninfer_core.api.service import Speculation
 from ninfer_core.bench.records import Check, Figure, LoadFigure, Profile, Roof
 
 
@@ -14,7 +15,15 @@ def figure_line(figure: Figure) -> str:
     if figure.draft_tokens:
         where += f", {figure.tokens / figure.rows:.2f} of {1 + figure.draft_tokens} tokens"
     line = f"{figure.case:8} {where:36} {figure.seconds * 1e3:10.3f} ms  {figure.tokens_per_second:10.1f} tokens/s"
-    return line if figure.fraction is None else f"{line}  {figure.fraction:6.1%} of the roof"
+    line = line if figure.fraction is None else f"{line}  {figure.fraction:6.1%} of the roof"
+    return line if figure.speculation is None else f"{line}  {_drafts(figure.speculation)}"
+
+
+def _drafts(drafts: Speculation) -> str:
+    """`kept 81/62/40 %, 3 of 16 without`: of the rounds of all rows, by the place of a draft in them."""
+    shares = "/".join(f"{100 * kept / drafts.rounds:.0f}" for kept in drafts.accepted_per_position)
+    without = f"{drafts.fallback_steps} of {drafts.rounds} without" if drafts.fallback_steps else ""
+    return ", ".join(filter(None, (f"kept {shares} %" if shares else "", without)))
 
 
 def load_line(figure: LoadFigure) -> str:

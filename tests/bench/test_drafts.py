@@ -62,6 +62,11 @@ def test_figures_at_chosen_acceptances(tmp_path: Path, capsys: pytest.CaptureFix
     drafted = [each for each in run.figures if each.case == "decode"]
     assert [(each.draft_tokens, each.acceptance, each.tokens) for each in drafted] == [(3, 0.0, 2.0), (3, 1.0, 8.0)]
     assert "1.00 of 4 tokens" in said.out and "4.00 of 4 tokens" in said.out
+    counts = [each.speculation for each in drafted]
+    assert all(each is not None and (each.rounds, each.drafted_tokens) == (8, 24) for each in counts)
+    assert [each.accepted_per_position for each in counts if each is not None] == [(0, 0, 0), (8, 8, 8)]
+    assert "kept 0/0/0 %" in said.out and "kept 100/100/100 %" in said.out
+    assert run.figures[-1].case == "prefill" and run.figures[-1].speculation is None
 
 
 @pytest.mark.parametrize("words", [["0.5"], ["--spec", "mtp", "1.5"], ["--spec", "mtp", "x"]])

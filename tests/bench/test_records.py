@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ninfer_core.api.errors import StartFailed
+from ninfer_core.api.service import Speculation
 from ninfer_core.bench.records import Check, Figure, LoadFigure, Machine, Roof, Run, load, save
 from ninfer_core.bench.wording import check_line, figure_line, load_line, roof_line
 
@@ -85,3 +87,28 @@ def test_lines_have_the_numbers() -> None:
     assert (
         roof_line(Roof(copy_bytes_per_second=4e12, matmul_flops=8e14, fp8_matmul_flops=1e15)).count("4.000 TB/s") == 1
     )
+
+
+@pytest.mark.parametrize(
+    ("drafts", "words"),
+    [
+        (None, "roof"),
+        ((16, 40, 30, 0, (13, 10, 7)), "kept 81/62/44 %"),
+        ((16, 3, 0, 13, (0,)), "kept 0 %, 13 of 16 without"),
+        ((16, 0, 0, 16, ()), "16 of 16 without"),
+    ],
+)
+def test_what_became_of_drafts_ends_the_line(
+    drafts: tuple[int, int, int, int, tuple[int, ...]] | None, words: str
+) -> None:
+    counts = None
+    if drafts is not None:
+        rounds, drafted, accepted, without, places = drafts
+        counts = Speculation(
+            rounds=rounds,
+            drafted_tokens=drafted,
+            accepted_tokens=accepted,
+            fallback_steps=without,
+            accepted_per_position=places,
+        )
+    assert figure_line(msgspec.structs.replace(figure("good"), speculation=counts)).endswith(words)
