@@ -107,7 +107,7 @@ class AheadOfUnits:
             if self._draw.random() < 0.8 or not self._flight:
                 self._launch()
             while len(self._flight) >= MOST_IN_FLIGHT or (self._flight and self._draw.random() < 0.2):
-                if self._draw.random() < 0.1 and self._made:
+                if self._draw.random() < 0.25 and self._made:
                     self._abandon(self._draw.choice(list(self._made)))
                 self._collect()
         while self._flight:
