@@ -22,7 +22,7 @@ Decode passes `DECODE_ROWS` times its columns; prefill, which has one request to
 A residual stream goes from map to map as a `Stream`: values, and the norm that their reader applies first. `to_stream`
 gives one, and the map that takes it applies the norm, as if it were `norm`. The reference does that where it is said;
 the kernels let the writer prepare it (`Ready`) in rounds, which have a class: norm(x) is then rounded before its last
-factor, not behind it, and the factor, made of sums of squares in one order of addition, multiplies the sums of products.
+factor, not behind it, and the factor, of sums of squares that are added in one order, multiplies the sums of products.
 `pair` is two maps of the same x, whose results are those of two calls.
 
 `residual` may be the memory of nothing else; no argument is written. `select` says what to call on a device.
