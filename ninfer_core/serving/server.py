@@ -62,9 +62,12 @@ class HTTPServer(uvicorn.Server):
         forward_standard_logging("uvicorn", self._log)
         host, port = listener.getsockname()[:2]
         try:
-            await self.serve(sockets=[listener])
+            # Not left to the event loop: uvloop says nothing when it fails, which it does where another program that had
+            # bound the address too was first to listen.
+            listener.listen(self.config.backlog)
         except OSError as problem:
             raise address_refused(host, port, problem) from None
+        await self.serve(sockets=[listener])
 
     def stop(self) -> None:
         """Stop accepting and drain; called again, end at once."""
