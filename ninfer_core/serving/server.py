@@ -62,8 +62,8 @@ class HTTPServer(uvicorn.Server):
         forward_standard_logging("uvicorn", self._log)
         host, port = listener.getsockname()[:2]
         try:
-            # Not left to the event loop: uvloop says nothing when it fails, which it does where another program that had
-            # bound the address too was first to listen.
+            # Not left to the event loop: uvloop says nothing when it fails, which it does where another program that
+            # had bound the address too was first to listen.
             listener.listen(self.config.backlog)
         except OSError as problem:
             raise address_refused(host, port, problem) from None
