@@ -7,7 +7,7 @@ import dataclasses
 import torch
 
 from ninfer_core.ops.accept import Accepted, Acceptor, Drafts
-from ninfer_core.ops.sample import Purpose, SamplerTable, uniform
+from ninfer_core.ops.sample import ChosenRows, Purpose, uniform
 
 NOT_SYNTHETIC = -1.0
 
@@ -25,24 +25,19 @@ class SyntheticAcceptor:
         self,
         logits: torch.Tensor,
         drafts: Drafts,
-        table: SamplerTable,
-        counts: torch.Tensor,
-        slots: torch.Tensor,
-        positions: torch.Tensor,
-        token_domain: int,
+        rows: ChosenRows,
         candidates: torch.Tensor,
         offered: torch.Tensor,
     ) -> Accepted:
         """See `Acceptor`."""
-        others = (counts, slots, positions, token_domain, candidates, offered)
-        chosen = self._acceptor.accept(logits, drafts, table, *others)
-        at = positions[:, :-1]
-        seeds = table.seeds.index_select(0, slots).unsqueeze(1).expand_as(at)
+        chosen = self._acceptor.accept(logits, drafts, rows, candidates, offered)
+        at = rows.positions[:, :-1]
+        seeds = rows.table.seeds.index_select(0, rows.slots).unsqueeze(1).expand_as(at)
         place = torch.arange(at.shape[1], device=at.device)
         kept = (uniform(seeds, at, Purpose.ACCEPT) < self.probability) & (place < drafts.counts.unsqueeze(1))
         synthetic = kept.long().cumprod(1).sum(1) + 1
         found = torch.where(self.probability < 0, chosen.offered, synthetic)
-        offered.index_copy_(0, slots, found)
+        offered.index_copy_(0, rows.slots, found)
         return dataclasses.replace(chosen, packed=torch.cat((found.unsqueeze(1), chosen.packed[:, 1:]), dim=1))
 
 

@@ -16,6 +16,7 @@ from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.ops import round_start, sample
 from ninfer_core.ops.accept import Acceptor
 from ninfer_core.ops.round_start import RoundInputs, SlotState
+from ninfer_core.ops.sample import ChosenRows
 from ninfer_core.program.cache import PagedCache, attention_routes
 from ninfer_core.program.contract import Unit
 from ninfer_core.program.drafting import Drafting
@@ -65,7 +66,7 @@ class LaunchedRounds:
     def run(self, rows: int, context_tokens: int) -> torch.Tensor:
         begun = self.begin(rows)
         hidden = self.decode(begun, begun.anchors, None, context_tokens)
-        return self.choose(hidden.flatten(0, 1), begun.slots, begun.chosen_positions.flatten())
+        return self.choose(hidden.flatten(0, 1), begun.slots, begun.chosen_positions)
 
     def send(self, found: torch.Tensor) -> Unit:
         return self._transfer.send(found)
@@ -90,19 +91,16 @@ class LaunchedRounds:
         return self._model.decode(batch)
 
     def choose(self, hidden: torch.Tensor, slots: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """hidden [rows · columns, hidden_size], positions [rows · columns] of the tokens to choose -> candidates
+        """hidden [rows · columns, hidden_size], positions [rows, columns] of the tokens to choose -> candidates
         int64 [rows, columns], kept in the rows' buffers as well."""
+        rows = self.chosen_rows(slots, positions)
+        tokens = self.sampler.sample(self._model.logits(hidden), rows, self._pools.rows.candidates)
+        return tokens.view(positions.shape)
+
+    def chosen_rows(self, slots: torch.Tensor, positions: torch.Tensor) -> ChosenRows:
+        """Those whose tokens are chosen at `positions` [rows, columns]."""
         buffers = self._pools.rows
-        tokens = self.sampler.sample(
-            self._model.logits(hidden),
-            buffers.sampler_table,
-            buffers.penalty_counts,
-            slots,
-            positions,
-            self.token_domain,
-            buffers.candidates,
-        )
-        return tokens.view(slots.shape[0], -1)
+        return ChosenRows(buffers.sampler_table, buffers.penalty_counts, slots, positions, self.token_domain)
 
 
 class DraftedRounds:
@@ -136,11 +134,7 @@ class DraftedRounds:
         accepted = self.acceptor.accept(
             self._model.logits(hidden.flatten(0, 1)),
             drafts,
-            buffers.sampler_table,
-            buffers.penalty_counts,
-            begun.slots,
-            begun.chosen_positions,
-            launched.token_domain,
+            launched.chosen_rows(begun.slots, begun.chosen_positions),
             buffers.candidates,
             buffers.offered,
         )

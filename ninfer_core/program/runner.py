@@ -128,7 +128,7 @@ class DeviceProgram(UnitByUnit):
             return self._transfer.done()
         assert state.length == state.setup.prompt_tokens, "the last chunk ends before the prompt does"
         slots = self._slots(row)
-        candidates = self._launched.choose(hidden[:, -1], slots, length)
+        candidates = self._launched.choose(hidden[:, -1], slots, length.unsqueeze(1))
         self._pools.rows.lengths.index_copy_(0, slots, length)
         state.launched(1)
         if self._workspace is not None:

@@ -11,7 +11,7 @@ from ninfer_core.bench.records import load
 from ninfer_core.bench.synthetic import NOT_SYNTHETIC, SyntheticAcceptor, expected_tokens
 from ninfer_core.cli.main import main
 from ninfer_core.ops.accept import Accepted, Drafts
-from ninfer_core.ops.sample import SamplerTable
+from ninfer_core.ops.sample import ChosenRows, SamplerTable
 
 ROWS, DRAFTS = 400, 5
 
@@ -31,7 +31,8 @@ def offered(probability: float, counts: torch.Tensor) -> torch.Tensor:
     drafts = Drafts(torch.zeros(ROWS, DRAFTS, dtype=torch.int64), counts)
     slots = torch.arange(ROWS)
     by_slot = torch.zeros(ROWS, dtype=torch.int64)
-    found = acceptor.accept(torch.zeros(1), drafts, table, slots, slots, positions, 9, positions, by_slot)
+    rows = ChosenRows(table, slots, slots, positions, token_domain=9)
+    found = acceptor.accept(torch.zeros(1), drafts, rows, positions, by_slot)
     assert torch.equal(by_slot, found.offered)
     assert torch.equal(found.packed[:, 1:], Told().accept(torch.zeros(1), drafts).packed[:, 1:])
     return found.offered

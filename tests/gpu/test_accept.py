@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ninfer_core.ops.accept import Accepted, Drafts, ReferenceAcceptor, select
-from ninfer_core.ops.sample import SamplerTable
+from ninfer_core.ops.sample import ChosenRows, SamplerTable
 
 pytestmark = [
     pytest.mark.gpu,
@@ -62,7 +62,7 @@ def test_what_the_reference_offers_at_full_size(dtype: torch.dtype, rows: int, c
     counts = torch.randint(0, 4, (8, VOCABULARY), device=CUDA, generator=cuda, dtype=torch.int32)
     positions = torch.arange(columns, device=CUDA) + 100 * torch.arange(rows, device=CUDA).unsqueeze(1)
     drafts, settings = drafts_for(logits, rows, columns, law_width), table(8, generator)
-    inputs = (logits, drafts, settings, counts, slots, positions, DOMAIN)
+    inputs = (logits, drafts, ChosenRows(settings, counts, slots, positions, DOMAIN))
     expected_candidates = torch.zeros(8, columns, dtype=torch.int64, device=CUDA)
     expected_offered = torch.zeros(8, dtype=torch.int64, device=CUDA)
     expected = ReferenceAcceptor().accept(*inputs, expected_candidates, expected_offered)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ninfer_core.ops.sample import ReferenceSampler, SamplerTable, select
+from ninfer_core.ops.sample import ChosenRows, ReferenceSampler, SamplerTable, select
 
 pytestmark = [
     pytest.mark.gpu,
@@ -31,7 +31,7 @@ def inputs() -> tuple[torch.Tensor, SamplerTable, torch.Tensor, torch.Tensor, to
     )
     logits = (torch.randn(ROWS, VOCABULARY, generator=generator) * 64).round() / 16
     counts = torch.randint(0, 4, (ROWS, VOCABULARY), generator=generator, dtype=torch.int32)
-    return logits, table, counts, torch.randperm(ROWS, generator=generator), row * 31
+    return logits, table, counts, torch.randperm(ROWS, generator=generator), (row * 31).unsqueeze(1)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
@@ -39,16 +39,16 @@ def test_the_tokens_of_the_reference_at_full_size(dtype: torch.dtype) -> None:
     logits, table, counts, slots, positions = inputs()
     logits = logits.to(dtype)
     expected = torch.zeros(ROWS, 1, dtype=torch.int64)
-    tokens = ReferenceSampler().sample(logits, table, counts, slots, positions, DOMAIN, expected)
+    tokens = ReferenceSampler().sample(logits, ChosenRows(table, counts, slots, positions, DOMAIN), expected)
     there = SamplerTable(*(getattr(table, name).cuda() for name in SamplerTable.__slots__))
-    others = [each.cuda() for each in (counts, slots, positions)]
+    rows = ChosenRows(there, *(each.cuda() for each in (counts, slots, positions)), DOMAIN)
     candidates = torch.zeros(ROWS, 1, dtype=torch.int64, device="cuda")
     sampler, on_device = select(torch.device("cuda"), "auto"), logits.cuda()
-    assert torch.equal(sampler.sample(on_device, there, *others, DOMAIN, candidates).cpu(), tokens)
+    assert torch.equal(sampler.sample(on_device, rows, candidates).cpu(), tokens)
     assert torch.equal(candidates.cpu(), expected)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        captured = sampler.sample(on_device, there, *others, DOMAIN, candidates)
+        captured = sampler.sample(on_device, rows, candidates)
     candidates.zero_()
     graph.replay()
     assert torch.equal(captured.cpu(), tokens) and torch.equal(candidates.cpu(), expected)

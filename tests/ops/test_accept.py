@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from ninfer_core.ops.accept import Drafts, accept
-from ninfer_core.ops.sample import Purpose, SamplerTable, TokenLaw, draw, sample, token_law, uniform
+from ninfer_core.ops.sample import ChosenRows, Purpose, SamplerTable, TokenLaw, draw, sample, token_law, uniform
 
 VOCABULARY, COLUMNS, SEQUENCES, FIRST = 7, 4, 20_000, 100
 
@@ -104,7 +104,7 @@ def generate(target: Target, drafter: Drawn | Certain, wanted: int, rounds_of_sa
             columns = COLUMNS
             drafts = drafter.propose(anchors, table.seeds[slots], positions)
             logits = target.logits[torch.cat((anchors.unsqueeze(1), drafts.token_ids), 1)].flatten(0, 1)
-            accepted = accept(logits, drafts, table, counts, slots, positions, VOCABULARY)
+            accepted = accept(logits, drafts, ChosenRows(table, counts, slots, positions, VOCABULARY))
             tokens, offered = accepted.tokens, accepted.offered
             assert ((offered >= 1) & (offered <= drafts.counts + 1)).all()
         for column in range(columns):
@@ -187,7 +187,7 @@ def test_right_drafts_are_all_kept_and_others_are_not_looked_at(told: bool) -> N
     meant = torch.tensor([3, 1, 0])
     table, slots = Target(OURS, 1e-4).table(3), torch.arange(3)
     counts, positions = torch.zeros(3, VOCABULARY, dtype=torch.int32), torch.arange(COLUMNS).expand(3, -1)
-    accepted = accept(logits, replace(drafts, counts=meant), table, counts, slots, positions, VOCABULARY)
+    accepted = accept(logits, replace(drafts, counts=meant), ChosenRows(table, counts, slots, positions, VOCABULARY))
     assert accepted.offered.tolist() == [4, 2, 1]
     assert accepted.drafted.tolist() == [3, 1, 0]
     text = torch.cat((drafts.token_ids, OURS[drafts.token_ids[:, -1:]].argmax(-1)), 1)
@@ -202,9 +202,9 @@ def test_a_drawn_draft_is_kept_more_often_than_one_of_which_only_the_token_is_kn
     drafts = Drawn(THEIRS, 1.0, 1.0).propose(anchors, table.seeds, positions)
     logits = OURS[torch.cat((anchors.unsqueeze(1), drafts.token_ids), 1)].flatten(0, 1)
     counts = torch.zeros(SEQUENCES, VOCABULARY, dtype=torch.int32)
-    rest = (table, counts, torch.arange(SEQUENCES), positions, VOCABULARY)
-    drawn = accept(logits, drafts, *rest).offered
-    certain = accept(logits, Drafts(drafts.token_ids, drafts.counts), *rest).offered
+    rows = ChosenRows(table, counts, torch.arange(SEQUENCES), positions, VOCABULARY)
+    drawn = accept(logits, drafts, rows).offered
+    certain = accept(logits, Drafts(drafts.token_ids, drafts.counts), rows).offered
     assert drafts.law_ids is not None and drafts.probabilities is not None
     law = torch.zeros(VOCABULARY).index_add(0, drafts.law_ids[0, 0], drafts.probabilities[0, 0]).double()
     ours = target.law(0, counts[0])

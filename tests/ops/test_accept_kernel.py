@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ninfer_core.ops.accept import Acceptor, Drafts, ReferenceAcceptor, select
-from ninfer_core.ops.sample import CANDIDATES, SamplerTable
+from ninfer_core.ops.sample import CANDIDATES, ChosenRows, SamplerTable
 
 VOCABULARY, DOMAIN, SLOTS = 300, 270, 6
 
@@ -55,28 +55,18 @@ def compare(
     counts = torch.randint(0, 3, (SLOTS, VOCABULARY), dtype=torch.int32)
     positions = torch.randint(0, 1000, (rows, 1)) + torch.arange(columns)
     expected_candidates, expected_offered = torch.full((SLOTS, columns + 1), -1), torch.full((SLOTS,), -1)
-    inputs = (settings, counts, slots, positions, DOMAIN)
-    expected = ReferenceAcceptor().accept(logits, drafts, *inputs, expected_candidates, expected_offered)
+    chosen = ChosenRows(settings, counts, slots, positions, DOMAIN)
+    expected = ReferenceAcceptor().accept(logits, drafts, chosen, expected_candidates, expected_offered)
     assert torch.equal(expected_offered[slots], expected.offered)
 
     def there(value: Any) -> Any:
-        if isinstance(value, SamplerTable | Drafts):
+        if isinstance(value, SamplerTable | Drafts | ChosenRows):
             return type(value)(*(there(getattr(value, name)) for name in value.__slots__))
         return value.to(device) if isinstance(value, torch.Tensor) else value
 
     candidates = torch.full_like(expected_candidates, -1).to(device)
     offered_by_slot = torch.full((SLOTS,), -1, device=device)
-    actual = acceptor.accept(
-        there(logits),
-        there(drafts),
-        there(settings),
-        there(counts),
-        there(slots),
-        there(positions),
-        DOMAIN,
-        candidates,
-        offered_by_slot,
-    )
+    actual = acceptor.accept(there(logits), there(drafts), there(chosen), candidates, offered_by_slot)
     assert torch.equal(actual.offered.cpu(), expected.offered)
     assert torch.equal(actual.drafted.cpu(), drafts.counts)
     assert torch.equal(offered_by_slot.cpu(), expected_offered)
@@ -136,8 +126,8 @@ def test_a_draft_counts_for_the_columns_behind_it(acceptor: Acceptor, kernel_dev
         there = Drafts(drafts.token_ids.to(kernel_device), drafts.counts.to(kernel_device))
         candidates = torch.zeros(SLOTS, 4, dtype=torch.int64, device=kernel_device)
         kept = torch.zeros(SLOTS, dtype=torch.int64, device=kernel_device)
-        others = (slots.to(kernel_device), positions.to(kernel_device), DOMAIN, candidates, kept)
-        accepted = each.accept(logits.to(kernel_device), there, settings, counts, *others)
+        rows = ChosenRows(settings, counts, slots.to(kernel_device), positions.to(kernel_device), DOMAIN)
+        accepted = each.accept(logits.to(kernel_device), there, rows, candidates, kept)
         assert accepted.offered.item() == 2
         assert accepted.tokens[0, :2].tolist() == [7, 9]
 

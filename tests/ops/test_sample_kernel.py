@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from ninfer_core.ops.sample import CANDIDATES, ReferenceSampler, Sampler, SamplerTable, select
+from ninfer_core.ops.sample import CANDIDATES, ChosenRows, ReferenceSampler, Sampler, SamplerTable, select
 
 VOCABULARY, DOMAIN = 1100, 1050  # neither a whole number of groups
 SLOTS = 6
@@ -48,14 +48,15 @@ def compare(sampler: Sampler, device: torch.device, logits: torch.Tensor, settin
     slots = more.get("slots", torch.randperm(settings.top_k.shape[0]))
     domain = more.get("domain", DOMAIN)
     counts = more.get("counts", counts_of(settings.top_k.shape[0]))
-    positions = torch.arange(logits.shape[0]) * 7
-    columns = logits.shape[0] // slots.shape[0]
+    positions = (torch.arange(logits.shape[0]) * 7).view(slots.shape[0], -1)
+    columns = positions.shape[1]
     expected_candidates = torch.full((settings.top_k.shape[0], columns), -1)
-    expected = ReferenceSampler().sample(logits, settings, counts, slots, positions, domain, expected_candidates)
+    rows = ChosenRows(settings, counts, slots, positions, domain)
+    expected = ReferenceSampler().sample(logits, rows, expected_candidates)
     there = SamplerTable(*(getattr(settings, name).to(device) for name in SamplerTable.__slots__))
     candidates = torch.full_like(expected_candidates, -1).to(device)
     others = (each.to(device) for each in (counts, slots, positions))
-    actual = sampler.sample(logits.to(device), there, *others, domain, candidates)
+    actual = sampler.sample(logits.to(device), ChosenRows(there, *others, domain), candidates)
     assert torch.equal(actual.cpu(), expected)
     assert torch.equal(candidates.cpu(), expected_candidates)
     return actual.cpu()
@@ -130,10 +131,10 @@ def test_a_row_does_not_depend_on_its_batch_mates(sampler: Sampler, kernel_devic
     there = SamplerTable(*(getattr(settings, name).to(kernel_device) for name in SamplerTable.__slots__))
     for row in range(SLOTS):
         one = slice(row, row + 1)
-        inputs = (counts, slots[one], torch.arange(SLOTS)[one] * 7)
+        inputs = (counts, slots[one], (torch.arange(SLOTS)[one] * 7).unsqueeze(1))
         candidates = torch.zeros(SLOTS, 1, dtype=torch.int64, device=kernel_device)
         others = (each.to(kernel_device) for each in inputs)
-        alone = sampler.sample(logits[one].to(kernel_device), there, *others, DOMAIN, candidates)
+        alone = sampler.sample(logits[one].to(kernel_device), ChosenRows(there, *others, DOMAIN), candidates)
         assert alone.item() == together[row]
 
 

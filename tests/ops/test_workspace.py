@@ -20,7 +20,7 @@ from ninfer_core.ops.gated_rms_norm import gated_rms_norm
 from ninfer_core.ops.linear import DECODE_ROWS, encode_nvfp4, linear
 from ninfer_core.ops.partial_rope import partial_rope, rope_angles
 from ninfer_core.ops.rms_norm import rms_norm
-from ninfer_core.ops.sample import SamplerRows, SamplerTable, sample
+from ninfer_core.ops.sample import ChosenRows, SamplerRows, SamplerTable, sample
 from ninfer_core.ops.swiglu import swiglu
 from ninfer_core.ops.workspace import accept as accept_bytes
 from ninfer_core.ops.workspace import block_attention as block_bytes
@@ -212,8 +212,9 @@ def test_acceptance(rows: int) -> None:
     law_ids = torch.arange(16).expand(rows, columns - 1, 16)
     drafts = Drafts(token_ids, whole.clamp(max=3), law_ids, torch.full(law_ids.shape, 1 / 16))
     positions = torch.arange(columns).expand(rows, columns)
+    chosen = ChosenRows(table, counts, whole, positions, vocabulary_rows - 7)
     bound = accept_bytes.workspace_bytes(rows=rows, columns=columns, vocabulary_rows=vocabulary_rows)
-    hold(bound, lambda: accept(logits, drafts, table, counts, whole, positions, vocabulary_rows - 7))
+    hold(bound, lambda: accept(logits, drafts, chosen))
 
 
 @pytest.mark.parametrize("dtype", ACTIVATIONS, ids=str)

@@ -17,10 +17,7 @@ to which d_1 .. d_i have been added. t_i is the token that `ops.sample` chooses 
     Drafts         token_ids int64 [rows, K], all of them in [0, token_domain), those that are not meant too;
                    counts int64 [rows], 0..K; law_ids int64 [rows, K, n], all of a position different, and
                    probabilities float32 [rows, K, n], both or neither; what is NaN, negative or infinite counts as 0
-    table          `ops.sample.SamplerTable`
-    counts         [slots, vocabulary_rows]      int32
-    slots          [rows]                        int64, no slot twice
-    positions      [rows, W]                     int64: index in the sequence of the token that a column chooses
+    rows           `ops.sample.ChosenRows` of W columns: their settings, counters, slots and positions
     candidates     [slots, W]                    int64, written: the tokens of the row's slot
     offered        [slots]                       int64, written: how many of these count, A + 1
     Accepted       offered int64 [rows]: A + 1, the tokens of the row that count; drafted int64 [rows]: `counts`; tokens

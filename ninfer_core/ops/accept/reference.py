@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from ninfer_core.ops.sample import Purpose, SamplerRows, SamplerTable, TokenLaw, choose, draw, token_law, uniform
+from ninfer_core.ops.sample import ChosenRows, Purpose, SamplerRows, TokenLaw, choose, draw, token_law, uniform
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +42,13 @@ class Accepted:
         return self.packed[:, 2:]
 
 
-def accept(
-    logits: torch.Tensor,
-    drafts: Drafts,
-    table: SamplerTable,
-    counts: torch.Tensor,
-    slots: torch.Tensor,
-    positions: torch.Tensor,
-    token_domain: int,
-) -> Accepted:
+def accept(logits: torch.Tensor, drafts: Drafts, chosen: ChosenRows) -> Accepted:
     """See the package; writes nothing."""
-    rows, columns = positions.shape
-    logits = logits[:, :token_domain].float()
-    settings = table.rows(slots.repeat_interleave(columns))
-    at = positions.flatten()
-    counted = counts.index_select(0, slots)[:, :token_domain]
+    rows, columns = chosen.positions.shape
+    logits = logits[:, : chosen.token_domain].float()
+    settings = chosen.table.rows(chosen.slots.repeat_interleave(columns))
+    at = chosen.positions.flatten()
+    counted = chosen.counts.index_select(0, chosen.slots)[:, : chosen.token_domain]
     law = token_law(logits, settings, _with_drafts(counted, drafts).flatten(0, 1))
     tokens = choose(logits, law, settings, uniform(settings.seed, at, Purpose.TOKEN)).view(rows, columns)
     kept = drafts.token_ids == tokens[:, :-1]

@@ -8,7 +8,7 @@ import torch
 
 from ninfer_core.api.geometry import Kernels
 from ninfer_core.ops.accept.reference import Accepted, Drafts, accept
-from ninfer_core.ops.sample import SamplerTable
+from ninfer_core.ops.sample import ChosenRows
 
 
 class Acceptor(Protocol):
@@ -18,11 +18,7 @@ class Acceptor(Protocol):
         self,
         logits: torch.Tensor,
         drafts: Drafts,
-        table: SamplerTable,
-        counts: torch.Tensor,
-        slots: torch.Tensor,
-        positions: torch.Tensor,
-        token_domain: int,
+        rows: ChosenRows,
         candidates: torch.Tensor,
         offered: torch.Tensor,
     ) -> Accepted:
@@ -37,18 +33,14 @@ class ReferenceAcceptor:
         self,
         logits: torch.Tensor,
         drafts: Drafts,
-        table: SamplerTable,
-        counts: torch.Tensor,
-        slots: torch.Tensor,
-        positions: torch.Tensor,
-        token_domain: int,
+        rows: ChosenRows,
         candidates: torch.Tensor,
         offered: torch.Tensor,
     ) -> Accepted:
         """See `Acceptor`."""
-        accepted = accept(logits, drafts, table, counts, slots, positions, token_domain)
-        candidates[:, : positions.shape[1]].index_copy_(0, slots, accepted.tokens)
-        offered.index_copy_(0, slots, accepted.offered)
+        accepted = accept(logits, drafts, rows)
+        candidates[:, : rows.positions.shape[1]].index_copy_(0, rows.slots, accepted.tokens)
+        offered.index_copy_(0, rows.slots, accepted.offered)
         return accepted
 
 

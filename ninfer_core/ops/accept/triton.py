@@ -8,7 +8,7 @@ import triton
 
 from ninfer_core.ops.accept.kernels.judge import judge, settle
 from ninfer_core.ops.accept.reference import Accepted, Drafts
-from ninfer_core.ops.sample import SamplerTable
+from ninfer_core.ops.sample import ChosenRows
 from ninfer_core.ops.sample.triton import Launch, write_maxima
 
 
@@ -24,24 +24,20 @@ class TritonAcceptor:
         self,
         logits: torch.Tensor,
         drafts: Drafts,
-        table: SamplerTable,
-        counts: torch.Tensor,
-        slots: torch.Tensor,
-        positions: torch.Tensor,
-        token_domain: int,
+        rows: ChosenRows,
         candidates: torch.Tensor,
         offered: torch.Tensor,
     ) -> Accepted:
         """See `Acceptor`."""
-        rows, columns = positions.shape
+        count, columns = rows.positions.shape
         token_ids, draft_counts = drafts.token_ids.contiguous(), drafts.counts.contiguous()
-        maxima = write_maxima(self._launch, logits, table, counts, slots, token_domain, token_ids, draft_counts)
-        judged = self._judged(logits, drafts, table, counts, slots, positions.contiguous(), token_domain, maxima)
-        packed = torch.empty(rows, 2 + columns, dtype=torch.int64, device=logits.device)
-        settle[(rows,)](
+        maxima = write_maxima(self._launch, logits, rows, token_ids, draft_counts)
+        judged = self._judged(logits, drafts, rows, maxima)
+        packed = torch.empty(count, 2 + columns, dtype=torch.int64, device=logits.device)
+        settle[(count,)](
             token_ids,
             draft_counts,
-            slots,
+            rows.slots,
             judged,
             packed,
             candidates,
@@ -53,30 +49,20 @@ class TritonAcceptor:
         )
         return Accepted(packed)
 
-    def _judged(
-        self,
-        logits: torch.Tensor,
-        drafts: Drafts,
-        table: SamplerTable,
-        counts: torch.Tensor,
-        slots: torch.Tensor,
-        positions: torch.Tensor,
-        token_domain: int,
-        maxima: torch.Tensor,
-    ) -> torch.Tensor:
+    def _judged(self, logits: torch.Tensor, drafts: Drafts, rows: ChosenRows, maxima: torch.Tensor) -> torch.Tensor:
         """int64 [3, rows * columns]; see `judge`."""
-        launch, rows = self._launch, maxima.shape[0]
+        launch, table, all_columns = self._launch, rows.table, maxima.shape[0]
         law_ids = None if drafts.law_ids is None else drafts.law_ids.contiguous()
         probabilities = None if drafts.probabilities is None else drafts.probabilities.contiguous()
         width = 1 if law_ids is None else law_ids.shape[2]
-        judged = torch.empty(3, rows, dtype=torch.int64, device=logits.device)
-        judge[(rows,)](
+        judged = torch.empty(3, all_columns, dtype=torch.int64, device=logits.device)
+        judge[(all_columns,)](
             logits,
             logits.stride(0),
-            counts,
-            counts.stride(0),
-            slots,
-            positions,
+            rows.counts,
+            rows.counts.stride(0),
+            rows.slots,
+            rows.positions.contiguous(),
             table.numbers,
             table.top_k,
             table.seeds,
@@ -86,11 +72,11 @@ class TritonAcceptor:
             probabilities,
             maxima,
             judged,
-            positions.shape[1],
-            token_domain,
-            launch.blocks(token_domain),
+            rows.positions.shape[1],
+            rows.token_domain,
+            launch.blocks(rows.token_domain),
             width,
-            **launch.shapes(token_domain),
+            **launch.shapes(rows.token_domain),
             WIDTH=triton.next_power_of_2(width),
             num_warps=launch.draw_warps,
             enable_fp_fusion=False,

@@ -27,8 +27,8 @@ position apart. Weights are taken in float64, so that devices agree on what is d
 `count_tokens` adds the first `accepted[row]` of the row's tokens to its counters, except in greedy rows, which never
 count: a part of `ops.round_start`, whose kernel does it on a device. `sample` writes nothing.
 
-`select(device, kernels)` gives a `Sampler`: `sample` over a `SamplerTable`, settings by slot, with the tokens also
-written where the program keeps the candidates of a slot. Its routes give the same tokens for the same logits.
+`select(device, kernels)` gives a `Sampler`: `sample` over `ChosenRows`, whose settings lie by slot, with the tokens
+also written where the program keeps the candidates of a slot. Its routes give the same tokens for the same logits.
 """
 
 from __future__ import annotations
@@ -46,10 +46,11 @@ from ninfer_core.ops.sample.reference import (
     token_law,
 )
 from ninfer_core.ops.sample.select import ReferenceSampler, Sampler, select
-from ninfer_core.ops.sample.table import SamplerTable
+from ninfer_core.ops.sample.table import ChosenRows, SamplerTable
 
 __all__ = [
     "CANDIDATES",
+    "ChosenRows",
     "Purpose",
     "ReferenceSampler",
     "Sampler",

@@ -9,7 +9,7 @@ import torch
 from ninfer_core.api.geometry import Kernels
 from ninfer_core.ops.sample.random import Purpose
 from ninfer_core.ops.sample.reference import sample
-from ninfer_core.ops.sample.table import SamplerTable
+from ninfer_core.ops.sample.table import ChosenRows
 
 
 class Sampler(Protocol):
@@ -18,19 +18,12 @@ class Sampler(Protocol):
     def sample(
         self,
         logits: torch.Tensor,
-        table: SamplerTable,
-        counts: torch.Tensor,
-        slots: torch.Tensor,
-        positions: torch.Tensor,
-        token_domain: int,
+        rows: ChosenRows,
         candidates: torch.Tensor,
         purpose: Purpose = Purpose.TOKEN,
     ) -> torch.Tensor:
         """logits [rows * columns, vocabulary_rows] float32 or bfloat16, the columns of a row behind each other ->
-        token ids int64 [rows * columns], which are also written to `candidates` [slots, >= columns] int64.
-
-        counts [slots, vocabulary_rows] int32; slots [rows] int64, no slot twice; positions [rows * columns] int64.
-        """
+        token ids int64 [rows * columns], which are also written to `candidates` [slots, >= columns] int64."""
         ...
 
 
@@ -40,19 +33,15 @@ class ReferenceSampler:
     def sample(
         self,
         logits: torch.Tensor,
-        table: SamplerTable,
-        counts: torch.Tensor,
-        slots: torch.Tensor,
-        positions: torch.Tensor,
-        token_domain: int,
+        rows: ChosenRows,
         candidates: torch.Tensor,
         purpose: Purpose = Purpose.TOKEN,
     ) -> torch.Tensor:
         """See `Sampler`."""
-        columns = logits.shape[0] // slots.shape[0]
-        each = slots.repeat_interleave(columns)
-        tokens = sample(logits.float(), table.rows(each), counts, each, positions, token_domain, purpose)
-        candidates[:, :columns].index_copy_(0, slots, tokens.view(-1, columns))
+        columns = rows.positions.shape[1]
+        each, at = rows.slots.repeat_interleave(columns), rows.positions.flatten()
+        tokens = sample(logits.float(), rows.table.rows(each), rows.counts, each, at, rows.token_domain, purpose)
+        candidates[:, :columns].index_copy_(0, rows.slots, tokens.view(-1, columns))
         return tokens
 
 

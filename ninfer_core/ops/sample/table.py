@@ -1,4 +1,5 @@
-"""Sampler settings as the program keeps them: by state slot, so that a round gathers nothing before it samples."""
+"""Sampler settings as the program keeps them, by state slot, so that a round gathers nothing before it samples; and the
+rows of a round that tokens are chosen for."""
 
 from __future__ import annotations
 
@@ -29,3 +30,14 @@ class SamplerTable:
             frequency_penalty=frequency,
             seed=self.seeds.index_select(0, slots),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenRows:
+    """Rows that tokens are chosen for, one in each column: by whose settings and counters, and at which positions."""
+
+    table: SamplerTable
+    counts: torch.Tensor  # int32 [slots, vocabulary_rows]
+    slots: torch.Tensor  # int64 [rows], no slot twice
+    positions: torch.Tensor  # int64 [rows, columns]: index in the sequence of the token that is chosen
+    token_domain: int

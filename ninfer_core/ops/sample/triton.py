@@ -18,7 +18,7 @@ from ninfer_core.ops.sample.kernels.groups import best_token, best_tokens, row_m
 from ninfer_core.ops.sample.kernels.law import drawn, settings_of, uniform_of
 from ninfer_core.ops.sample.random import Purpose
 from ninfer_core.ops.sample.reference import CANDIDATES
-from ninfer_core.ops.sample.table import SamplerTable
+from ninfer_core.ops.sample.table import ChosenRows
 
 RANKS = triton.next_power_of_2(CANDIDATES)
 
@@ -109,30 +109,27 @@ LAUNCH = Launch(group_tokens=128, block_groups=8, maxima_warps=4, draw_warps=8)
 def write_maxima(
     launch: Launch,
     logits: torch.Tensor,
-    table: SamplerTable,
-    counts: torch.Tensor,
-    slots: torch.Tensor,
-    token_domain: int,
+    rows: ChosenRows,
     drafts: torch.Tensor | None = None,
     draft_counts: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """logits [rows * columns, vocabulary_rows] -> maxima int64 [rows * columns, numbers of a row]. With `drafts`
     [rows, columns - 1], of which the first `draft_counts` [rows] count, those before a column are counted."""
-    rows, blocks = logits.shape[0], launch.blocks(token_domain)
-    maxima = torch.empty(rows, blocks * (launch.block_groups + 1), dtype=torch.int64, device=logits.device)
+    all_columns, blocks = logits.shape[0], launch.blocks(rows.token_domain)
+    maxima = torch.empty(all_columns, blocks * (launch.block_groups + 1), dtype=torch.int64, device=logits.device)
     # Products and sums are rounded one by one, as in torch: a fused one would order penalised logits differently.
-    row_maxima[(blocks, rows)](
+    row_maxima[(blocks, all_columns)](
         logits,
         logits.stride(0),
-        counts,
-        counts.stride(0),
-        slots,
-        table.numbers,
+        rows.counts,
+        rows.counts.stride(0),
+        rows.slots,
+        rows.table.numbers,
         drafts,
         draft_counts,
         maxima,
-        rows // slots.shape[0],
-        token_domain,
+        rows.positions.shape[1],
+        rows.token_domain,
         blocks,
         GROUP=launch.group_tokens,
         BLOCK=launch.block_groups,
@@ -153,26 +150,21 @@ class TritonSampler:
     def sample(
         self,
         logits: torch.Tensor,
-        table: SamplerTable,
-        counts: torch.Tensor,
-        slots: torch.Tensor,
-        positions: torch.Tensor,
-        token_domain: int,
+        rows: ChosenRows,
         candidates: torch.Tensor,
         purpose: Purpose = Purpose.TOKEN,
     ) -> torch.Tensor:
         """See `Sampler`."""
-        launch, rows = self._launch, logits.shape[0]
-        columns = rows // slots.shape[0]
-        maxima = write_maxima(launch, logits, table, counts, slots, token_domain)
-        tokens = torch.empty(rows, dtype=torch.int64, device=logits.device)
-        draw[(rows,)](
+        launch, table = self._launch, rows.table
+        maxima = write_maxima(launch, logits, rows)
+        tokens = torch.empty(logits.shape[0], dtype=torch.int64, device=logits.device)
+        draw[(logits.shape[0],)](
             logits,
             logits.stride(0),
-            counts,
-            counts.stride(0),
-            slots,
-            positions,
+            rows.counts,
+            rows.counts.stride(0),
+            rows.slots,
+            rows.positions.contiguous(),
             table.numbers,
             table.top_k,
             table.seeds,
@@ -180,11 +172,11 @@ class TritonSampler:
             tokens,
             candidates,
             candidates.stride(0),
-            columns,
-            token_domain,
-            launch.blocks(token_domain),
+            rows.positions.shape[1],
+            rows.token_domain,
+            launch.blocks(rows.token_domain),
             int(purpose),
-            **launch.shapes(token_domain),
+            **launch.shapes(rows.token_domain),
             num_warps=launch.draw_warps,
             enable_fp_fusion=False,
         )
