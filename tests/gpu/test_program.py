@@ -31,7 +31,7 @@ MIB = 1 << 20
 LEDGER_SLACK_BYTES = 64 * MIB
 """Every line of the byte ledger is within 64 MiB of what the device reports."""
 
-SOME_LAYERS = 24
+SOME_LAYERS = 8
 
 MATRIX_WORKSPACE_BYTES = 32 * MIB
 """Of the matrix library; reserved by torch, and part of the ledger's device context."""

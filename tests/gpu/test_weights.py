@@ -23,7 +23,7 @@ pytestmark = [
 ]
 
 MIB = 1 << 20
-SOME_LAYERS = 12
+SOME_LAYERS = 8
 FORMS = ("fp32", "fp8", "nvfp4")
 
 
