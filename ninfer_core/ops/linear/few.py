@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import triton
 
 from ninfer_core.ops.linear.kernels.few_rows import few_rows, few_rows_pair
 from ninfer_core.ops.linear.matrix import DenseMatrix, Fp8Matrix, Matrix
 from ninfer_core.ops.linear.stream import Norm, Ready
 from ninfer_core.ops.linear.tiles import SQUARED, Form, Tile, form_of
-from ninfer_core.ops.workspace.linear import LEAST_SHARE
+from ninfer_core.ops.workspace.linear import LEAST_SHARE, SQUARE_LANES
 
 FEW_PROGRAMS = 132
 """Up to so many, a launch leaves most of an H200 free for the next one."""
@@ -201,6 +200,11 @@ def linear_few_rows_pair(
     return y, beside_y
 
 
+def padded_groups(groups: int) -> int:
+    """As many as kernels read at once, or a multiple."""
+    return -(-groups // SQUARE_LANES) * SQUARE_LANES
+
+
 def _norm_operands(x: torch.Tensor, factor: Factor | None) -> tuple[torch.Tensor, int, float]:
     """squares, groups, epsilon."""
     return (x, 1, 0.0) if factor is None else (factor.values, factor.values.shape[-1], factor.epsilon)
@@ -209,7 +213,7 @@ def _norm_operands(x: torch.Tensor, factor: Factor | None) -> tuple[torch.Tensor
 def _norm_options(factor: Factor | None) -> dict[str, Any]:
     if factor is None or factor.values.dim() == 1:
         return {"ROOT": "none" if factor is None else "given", "GROUPS": 1}
-    return {"ROOT": "squares", "GROUPS": triton.next_power_of_2(factor.values.shape[1])}
+    return {"ROOT": "squares", "GROUPS": padded_groups(factor.values.shape[1])}
 
 
 def _device_options(x: torch.Tensor, tile: Tile) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import triton
 
+from ninfer_core.ops.linear.few import padded_groups
 from ninfer_core.ops.linear.kernels.codes import E4M3_SHIFT
 from ninfer_core.ops.linear.kernels.sort import row_factors, sort_rows
 from ninfer_core.ops.linear.stream import Norm
@@ -29,7 +30,7 @@ def sort_scaled(
     """The same for `Ready.scaled`, whose `squares` [rows, groups] give the factors [rows] that are left."""
     factors = squares.new_empty(squares.shape[0])
     groups = squares.shape[1]
-    padded = triton.next_power_of_2(groups)
+    padded = padded_groups(groups)
     return _sorted(
         x, form, x, epsilon, squares=squares, factors=factors, groups=groups, NORM=False, GROUPS=padded
     ), factors
@@ -46,7 +47,7 @@ def factors_of(squares: torch.Tensor, width: int, epsilon: float) -> torch.Tenso
         width,
         groups,
         epsilon,
-        GROUPS=triton.next_power_of_2(groups),
+        GROUPS=padded_groups(groups),
         DEPENDENT=squares.is_cuda,
         **options,
     )

@@ -22,6 +22,8 @@ SHARED_OUTPUTS = 128
 LARGEST_ROW_CLASS = 128
 LEAST_SQUARED = 16
 """Values of a row whose squares are one number, where its writer prepares a norm."""
+SQUARE_LANES = 16
+"""Sums in which these numbers are added up."""
 
 
 def decoded_outputs(inputs: int) -> int:

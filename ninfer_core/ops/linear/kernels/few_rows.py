@@ -55,7 +55,7 @@ def few_rows(
 
     ROOT says what of the norm of x is still to be done: "none"; or each row of x, already times one plus the weight, is
     to be multiplied with a factor: the one "given" in `squares` [rows], or that of the "squares" [rows, groups] which
-    the writer of x has left; GROUPS, a power of two, is as many or more. READY: y is left with what the norm with
+    the writer of x has left; GROUPS, a multiple of LANES, is as many or more. READY: y is left with what the norm of
     `next_weight` [outputs] wants, `scaled` and `next_squares`, for which SQUARED divides OUTPUTS.
     """
     multiply_share(

@@ -31,8 +31,9 @@ def sort_rows(
     """x [rows, width] -> y [PARTS, rows, width / PARTS]: input PARTS · word + place of x at [place, row, word], times
     FACTOR, a power of two. One program for a row; PADDED, a power of two, is `width` or more.
 
-    With NORM the zero-centred norm of `ops.rms_norm` comes first: the same numbers, rounded once. With GROUPS, a power
-    of two and `groups` or more, what is left of the norm is put into `factors` [rows], from `squares` [rows, groups].
+    With NORM the zero-centred norm of `ops.rms_norm` comes first: the same numbers, rounded once. With GROUPS, `groups`
+    or more and a multiple of LANES, what is left of the norm is put into `factors` [rows], from `squares`
+    [rows, groups].
     """
     let_next_begin(DEPENDENT)  # what follows is a product, which reads weights alone before it waits
     column = tl.arange(0, PADDED)
