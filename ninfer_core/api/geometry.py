@@ -50,10 +50,10 @@ class Geometry(msgspec.Struct, frozen=True, kw_only=True):
     """A model as the engine sees it.
 
     `state` is what a sequence carries from token to token. `records` is what one input column of a round must leave
-    behind so that exactly N columns can be folded into `state` later (speculative.md section 5, option B), and what of
-    older columns the next ones look at. They are kept in rings addressed by position: the column at position p is at
-    index p mod `ring_columns`. `vocabulary_rows` are the rows of the embedding and of the logits; how many of them are
-    tokens is the frontend's `token_domain`.
+    behind so that exactly N columns can be folded into `state` later (docs/speculation.md, "The recurrent state"), and
+    what of older columns the next ones look at. They are kept in rings addressed by position: the column at position p
+    is at index p mod `ring_columns`. `vocabulary_rows` are the rows of the embedding and of the logits; how many of
+    them are tokens is the frontend's `token_domain`.
     """
 
     hidden_size: int

@@ -108,7 +108,7 @@ class Model(Protocol):
 
 
 class NextTokenHead(Protocol):
-    """A checkpoint's own multi-token prediction head (group `mtp`; speculative.md section 2)."""
+    """A checkpoint's own multi-token prediction head (group `mtp`; docs/model.md, "Next-token head")."""
 
     def __call__(
         self, token_ids: torch.Tensor, hidden: torch.Tensor, positions: torch.Tensor, cache: AttentionCache

@@ -1,5 +1,5 @@
 """What a speculative backend supplies. Verification, acceptance and rollback of the target belong to the core, so a
-drafter can be slow, but never wrong (speculative.md section 12).
+drafter can be slow, but never wrong (docs/speculation.md, "What a drafter owes").
 
 A device drafter runs inside the round, on the device, and is captured with it. A host drafter is asked between rounds.
 Nothing of a drafter has to be saved or rolled back by itself: what it keeps for a sequence is in the arrays and the
@@ -105,8 +105,8 @@ class Draft:
     counts         [rows] int64: how many of a row's are meant, 0 being legal; None for all
     law_ids        [rows, drafts, law_width] int64, all of a position different, and
     probabilities  [rows, drafts, law_width] float32: the law that each draft was really drawn from, given those before
-                   it (speculative.md section 6). None for drafts that are certain; not looked at in greedy rows, whose
-                   drafts have to be certain
+                   it (docs/speculation.md, "Acceptance"). None for drafts that are certain; not looked at in greedy
+                   rows, whose drafts have to be certain
     """
 
     token_ids: torch.Tensor

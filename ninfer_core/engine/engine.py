@@ -271,7 +271,7 @@ class Engine:
         self._meter.prefilled(chunk.tokens)
 
     def _launch_control(self, commit: ControlCommit) -> None:
-        """Close the thinking of one row (engine.md section 13). What it is told is known without the device."""
+        """Close the thinking of one row (docs/engine.md, "Thinking budget"); what it is told is known already."""
         record = commit.record
         unit = self._program.launch_control(RowRound(row=_row(record), accepted=record.accepted), self._control_ids)
         self._flight.add(Launched(unit, (record,), yields=False))

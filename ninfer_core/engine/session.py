@@ -41,7 +41,8 @@ class OutputSession:
     A stop token is counted but its text withheld (contract GEN-27).
 
     `thinking_budget` is in tokens, None where thinking is not bounded; what closes thinking must fit under `limit`.
-    It counts what the model writes while its thinking is open, the closing token included (engine.md section 13).
+    It counts what the model writes while its thinking is open, the closing token included (docs/engine.md, "Thinking
+    budget").
     """
 
     __slots__ = (

@@ -14,7 +14,7 @@ from ninfer_core.ops.workspace import accept, linear, paged_attention, sample
 from ninfer_core.plan.units import MIB, ceiling_divide
 
 PAGE_TOKENS = 64
-"""Tokens of one KV page (engine.md section 8)."""
+"""Tokens of one KV page (docs/engine.md, "Pages")."""
 
 DEVICE_CONTEXT_BYTES: Mapping[str, int] = MappingProxyType({"9.0": 720 * MIB})
 """CUDA context, loaded kernels and libraries by compute capability. Measured on an H200 with torch 2.11 and CUDA 13.0:

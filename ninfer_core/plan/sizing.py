@@ -168,7 +168,7 @@ class Sizing:
 
     def with_auto_pages(self, capacities: Capacities) -> Capacities:
         """The most KV pages that leave the headroom: M = min(C L, Mmin + floor((device - headroom - Bmin) / Bstep)),
-        Mmin = max(L, C) being the pages of `capacities` (engine.md section 8). Mmin itself may not fit."""
+        Mmin = max(L, C) being the pages of `capacities` (docs/engine.md, "Pages"). Mmin itself may not fit."""
         spare = self.device.memory_bytes - AUTO_HEADROOM_BYTES - self.bytes(capacities)
         drafter = self.planned_drafter(capacities)
         step = page_bytes(self.geometry, self.layout, 0 if drafter is None else drafter.needs.kv_layers)

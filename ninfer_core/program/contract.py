@@ -17,7 +17,7 @@ OnPhase = Callable[[str, float], None]
 
 
 class Sampling(msgspec.Struct, frozen=True, kw_only=True):
-    """Sampler settings with nothing left open. `temperature` 0 is exact argmax (engine.md section 12).
+    """Sampler settings with nothing left open. `temperature` 0 is exact argmax (docs/engine.md, "Choice of a token").
 
     `top_k` is 1..20; 0 was resolved to the cap of 20. `seed` is 64 bit; streams are keyed by (seed, position, purpose).
     """
@@ -122,7 +122,7 @@ class Program(Protocol):
         ...
 
     def launch_control(self, row: RowRound, token_ids: Sequence[int]) -> Unit:
-        """Fold N of this row and put `token_ids`, at least one, behind them (engine.md section 13).
+        """Fold N of this row and put `token_ids`, at least one, behind them (docs/engine.md, "Thinking budget").
 
         The anchor and all of `token_ids` but the last are committed; the last is the row's anchor then, as if it were
         the one candidate of a unit: its next round is told that 1 was taken. Nothing is sampled or yielded, and the

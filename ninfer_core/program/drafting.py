@@ -222,7 +222,8 @@ def held_to(draft: Draft, bounds: DraftBounds) -> Drafts:
     """The drafts that can be looked at: one that is no token ends its row's, and no count is out of range.
 
     Where drafts are drawn it is the last one looked at, in the form of a token that its law does not have: so it is
-    rejected, and the token in its place is one of max(p - q, 0), as speculative.md section 6 wants.
+    rejected, and the token in its place is one of max(p - q, 0), as the law wants it (docs/speculation.md,
+    "Acceptance").
     """
     token_ids, law_ids = draft.token_ids, draft.law_ids
     known = (token_ids >= 0) & (token_ids < bounds.token_domain)

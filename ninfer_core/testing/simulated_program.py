@@ -213,7 +213,7 @@ class SimulatedProgram(UnitByUnit):
                 state.singles_waited += 1
 
     def check_accounts(self) -> None:
-        """Every page has one owner: a row, or the free ones (engine.md section 17, invariant 2)."""
+        """Every page has one owner: a row, or the free ones (docs/engine.md, "What always holds", 2)."""
         owned = [page for state in self._rows.values() for page in state.pages]
         assert len(set(owned)) == len(owned), "two rows own one page"
         assert len(owned) + self.pages.free_pages == self.pages.pages

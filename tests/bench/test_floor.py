@@ -1,4 +1,4 @@
-"""The least that a unit takes, against the numbers of the design's section 7."""
+"""The least that a unit takes, against numbers that were reckoned by hand."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_real_shapes(
     kv_heads: int,
     weight_bytes: tuple[float, float],
 ) -> None:
-    """The numbers of engine.md section 4 for a full card: eight rows of the whole context, all that is left as KV."""
+    """The numbers of docs/model.md, "Shapes", on a full card: eight rows of the whole context, the rest as KV."""
     words = ("--assume-device-memory", memory, "--max-context", "262144", "--max-concurrency", "8")
     document = json_of(name, *words, "--kv-capacity", "auto")
     state = {array["name"]: array for array in document["plan"]["geometry"]["state"]}

@@ -1,7 +1,7 @@
 """Random histories: whatever clients do and whenever, the invariants of the engine hold and every text is exact.
 
-Of engine.md section 17, without a cache: 1 and 2 (order, reservations) by `check_admissions` and `check_accounts`, 7 by
-`check_nothing_leaked`, 12 by the texts and by the rows that are gone before an end is told, 13 by the program.
+Of docs/engine.md, "What always holds": 1 and 2 (order, reservations) by `check_admissions` and `check_accounts`, 3 by
+the texts and by the rows that are gone before an end is told, 4 by `check_nothing_leaked`, 5 by the program.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def test_weights_cost_what_the_checkpoint_has(headers: dict[str, ArtifactHeader]
 
 @pytest.mark.parametrize(("name", "mebibytes"), [(DENSE, 810.2), (MOE, 1611.2)])
 def test_what_drafting_adds(headers: dict[str, ArtifactHeader], name: str, mebibytes: float) -> None:
-    """The head by the shapes of speculative.md section 2.2; a reduced head costs its rows and their ids."""
+    """The head by the shapes of docs/model.md, "Next-token head"; a reduced head costs its rows and their ids."""
     header = headers[name]
     text, mtp, reduced = (
         sum(spec.bytes for spec in build_resident(header, "bfloat16", groups))

@@ -1,4 +1,4 @@
-"""Sampling against the rules of engine.md section 12 written out in Python, and its random numbers."""
+"""Sampling against the rules of docs/engine.md, "Choice of a token", written out in Python, and its random numbers."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from ninfer_core.artifact import open_artifact
 from ninfer_core.plugins import PluginRegistry
 from tests.speculative.block_oracle import Kind, build_shape, draft_header, target_geometry, trained
 
-# A published DFlash2 of the 27B model (speculative.md section 1.3).
+# A published DFlash2 of the 27B model (docs/speculation.md, "Configs").
 PUBLISHED: dict[str, Any] = {
     "architectures": ["DFlash2DraftModel"],
     "attention_bias": False,
@@ -256,7 +256,7 @@ def test_a_drafter_of_another_model_is_refused(fields: dict[str, int], line: str
 
 
 def test_a_published_drafter_is_planned_to_the_byte() -> None:
-    """40 MiB of context a sequence, as speculative.md section 4 has it, and 1.92 billion numbers."""
+    """40 MiB of context a sequence (docs/speculation.md, "What is kept of a sequence"), and 1.92 billion numbers."""
     from ninfer_speculative.block.needs import drafter_needs
 
     header = with_config(PUBLISHED)

@@ -1,5 +1,5 @@
 """Which drafts of a round are kept, and the token behind them, so that tokens have the law of the target alone
-(speculative.md section 6).
+(docs/speculation.md, "Acceptance").
 
 A row has K drafts d_1 .. d_K, of which the first `counts` are meant, and logits of W = K + 1 columns. Column i, from 0,
 is for the token behind d_1 .. d_i: p_i is the law of `ops.sample` with its logits, its settings, and the row's counters

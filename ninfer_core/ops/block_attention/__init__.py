@@ -1,4 +1,5 @@
-"""Attention of a block's columns over a ring of context and over the block itself (DFlash; speculative.md section 3).
+"""Attention of a block's columns over a ring of context and over the block itself (docs/speculation.md,
+"Block drafters").
 
 A row's context is the positions [0, L); of it a ring keeps the last R = ring tokens, position p at index p mod R. The
 block's columns have the positions L + i, and their keys and values are not kept.

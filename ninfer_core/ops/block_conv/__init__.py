@@ -1,4 +1,5 @@
-"""Convolution over the columns of a block with coefficients that depend on the column (DFlash2; speculative.md 1.1).
+"""Convolution over the columns of a block with coefficients that depend on the column (DFlash2; docs/speculation.md,
+"Convolutions").
 
     y[i, c] = Σ_t ( base[t, c] + delta[i, t, c // group] ) · x[i − t, c]        over taps t with i − t >= 0
     y       = residual + y                                                      where there is a residual

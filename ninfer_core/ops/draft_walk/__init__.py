@@ -1,5 +1,5 @@
 """Choice of the drafts of a block, one after the other, each by the one before it (DFlash2's candidate selector;
-speculative.md section 1.2).
+docs/speculation.md, "Selector").
 
 For draft i of a row, from 0, with U = transform(logits):
 

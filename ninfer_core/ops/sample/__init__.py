@@ -1,4 +1,4 @@
-"""Choice of the next token from logits (engine.md section 12), and the penalty counters it reads.
+"""Choice of the next token from logits (docs/engine.md, "Choice of a token"), and the penalty counters it reads.
 
 For one row, over token ids [0, token_domain) only:
 

@@ -1,4 +1,5 @@
-"""DFlash: drafts a block in one pass, the likeliest token of each position (speculative.md section 3)."""
+"""DFlash: drafts a block in one pass, the likeliest token of each position (docs/speculation.md, "Block
+drafters")."""
 
 from __future__ import annotations
 

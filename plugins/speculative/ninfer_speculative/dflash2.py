@@ -1,5 +1,5 @@
-"""DFlash2: drafts a block in one pass, and chooses the tokens of its positions one after the other (speculative.md
-section 1)."""
+"""DFlash2: drafts a block in one pass, and chooses the tokens of its positions one after the other
+(docs/speculation.md, "Selector")."""
 
 from __future__ import annotations
 

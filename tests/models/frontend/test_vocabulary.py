@@ -1,4 +1,4 @@
-"""The vocabulary of real size that dummies use, and what stands in for it (qwen-hybrid facts, section 5)."""
+"""The vocabulary of real size that dummies use, and what stands in for it (docs/model.md, "Tokenizer")."""
 
 from __future__ import annotations
 

@@ -5,8 +5,9 @@
     value = code * scale
 
 Keys are transformed by the orthonormal Hadamard transform before, which spreads what stands out of a row; values are
-stored as they are (engine.md section 8). The division uses the stored scale. A code is within 2^-4 of its value, or
-within 2^-10 below the smallest normal code, and rounding the scale costs nothing that the division does not see.
+stored as they are (docs/engine.md, "KV formats"). The division uses the stored scale. A code is within 2^-4 of its
+value, or within 2^-10 below the smallest normal code, and rounding the scale costs nothing that the division does not
+see.
 """
 
 from __future__ import annotations

@@ -127,10 +127,11 @@ _MODELS: Mapping[str, tuple[Mapping[str, object], Mapping[str, object]]] = {
     "qwen3.8-27b": (_DENSE_27B, _DFLASH2_27B),
     "qwen3.6-35b-a3b": (_MOE_35B_A3B, _DFLASH_35B),
 }
-"""Configs of the target and of its drafter (speculative.md sections 1.3 and 3.3)."""
+"""Configs of the target and of its drafter (docs/speculation.md, "Configs")."""
 
 _REDUCED_ROWS = 131072
-"""About half of the vocabulary, as a reduced head that hardly ever misses has (speculative.md section 7)."""
+"""About half of the vocabulary, which a reduced head hardly ever misses with (docs/speculation.md, "The reduced
+head")."""
 
 
 def dummy_headers(resources: Mapping[str, bytes], notes: tuple[str, ...] = ()) -> dict[str, ArtifactHeader]:

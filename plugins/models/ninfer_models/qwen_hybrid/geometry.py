@@ -9,7 +9,7 @@ RECURRENT = "recurrent"
 """State: the delta-rule memory of every value head, always float32 (checkpoint field `mamba_ssm_dtype`)."""
 COLUMN, KEY, UPDATE, DECAY = "column", "key", "update", "decay"
 """Records of one column: the column before the convolution, of which the next ones look at the last few; k, u and g
-(speculative.md section 5)."""
+(docs/speculation.md, "The recurrent state")."""
 
 
 def build_geometry(header: ArtifactHeader, activation_dtype: str) -> Geometry:

@@ -25,7 +25,7 @@ from ninfer_models.qwen_hybrid.weights import Weights
 
 class MultiTokenHead:
     """norm( layer( joint( norm(embed(token)) ‖ norm(hidden) ) ) ), with a layer of the model's own kind of attention
-    (speculative.md section 2).
+    (docs/model.md, "Next-token head").
 
     Units of up to `decode_columns` columns are padded as rounds are, longer ones are parts of a prompt.
     """

@@ -1,7 +1,7 @@
 """The config of a block drafter's checkpoint as one checked value: every key that is wrong is found at once, and a key
 that is not known is wrong, since it may change what the numbers mean.
 
-Keys are those of published checkpoints (speculative.md sections 1.3 and 3.3). The artifact has the config as the
+Keys are those of published checkpoints (docs/speculation.md, "Configs"). The artifact has the config as the
 resource `draft_config.json`, and the checkpoint's tensors behind `draft.`.
 """
 
@@ -257,7 +257,8 @@ def _rope_theta(fields: Fields) -> float:
 
 
 def _layers(fields: Fields) -> tuple[LayerSight, ...]:
-    """Where no key says whether it is causal, a sliding layer is and another is not (speculative.md section 3.2)."""
+    """Where no key says whether it is causal, a sliding layer is and another is not (docs/speculation.md, "Who sees
+    whom")."""
     count = fields.size("num_hidden_layers", most=_MOST_LAYERS)
     kinds = _kinds(fields, count)
     window = fields.size("sliding_window", least=2 + MOST_DRAFT_TOKENS) if SLIDING in kinds else None

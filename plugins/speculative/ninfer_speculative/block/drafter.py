@@ -2,7 +2,7 @@
 
 Of every committed column of the target a context vector is kept, as keys and values of each layer, in the sequence's
 rings. A block is the anchor and mask tokens behind it, at the positions they are for; the head's logits at a mask token
-are those of the token at its own position (speculative.md section 3).
+are those of the token at its own position (docs/speculation.md, "Block drafters").
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def build_drafter(
 
 def likeliest(model: DraftableModel) -> Choose:
     """DFlash: at every temperature the likeliest token of each position. Tokens drawn from the positions one by one
-    would not go together (speculative.md section 3.4)."""
+    would not go together (docs/speculation.md, "Block drafters")."""
     proposed = model.draft_token_ids
 
     def choose(hidden: torch.Tensor, logits: torch.Tensor, columns: DraftColumns, sampling: DraftSampling) -> Draft:

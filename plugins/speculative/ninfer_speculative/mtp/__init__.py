@@ -1,4 +1,5 @@
-"""Drafts by the multi-token prediction head that the target's own checkpoint ships (speculative.md section 2).
+"""Drafts by the multi-token prediction head that the target's own checkpoint ships (docs/speculation.md,
+"The next-token head as a drafter").
 
 The head reads what the target's own head reads, keeps keys and values of one layer in the paged cache, and is applied
 again to its own output for every further draft. Its drafts are certain: the likeliest token at every temperature.

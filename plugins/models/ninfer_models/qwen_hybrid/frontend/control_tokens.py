@@ -55,7 +55,7 @@ def read_control_tokens(tokenizer_json: bytes, tokenizer_config_json: bytes) -> 
     """The added tokens of both files, and what is wrong with them, a line each.
 
     Official `tokenizer.json` files stop at `</think>`; the later tokens stand only in the `added_tokens_decoder`
-    of `tokenizer_config.json` (qwen-hybrid.md section 5).
+    of `tokenizer_config.json` (docs/model.md, "Tokenizer").
     """
     try:
         declared = msgspec.json.decode(tokenizer_json, type=_TokenizerJson).added_tokens

