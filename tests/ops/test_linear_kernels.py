@@ -175,7 +175,7 @@ def test_many_rows(
     actual = linear(x, matrix, norm=given_norm, residual=given, gated=gated)
     assert torch.equal(residual, before)
     wanted = expected(x, matrix, given_norm, given, gated=gated)
-    if form == "fp8" and dtype == torch.bfloat16:
+    if form in ("fp8", "fp8_groups") and dtype == torch.bfloat16:  # 128 inputs are one group
         assert (actual.double() - wanted).norm() <= 0.05 * wanted.norm()  # activations have four bits
     else:
         tolerance.check(actual, wanted)
