@@ -59,4 +59,5 @@ class Row:
         if self.uncollected:
             self.length += min(len(candidates), self.assumed) - self.assumed
         else:
-            self.candidates, self.offered = candidates, len(candidates)
+            # A round whose kernels are only compiled gives nothing, and the next one shall follow.
+            self.candidates, self.offered = candidates, max(1, len(candidates))

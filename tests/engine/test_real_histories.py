@@ -38,8 +38,8 @@ class Played:
     pool: list[dict[str, Any]]
     alone: list[Outcome]
 
-    def bench(self) -> Bench[DeviceProgram]:
-        return Bench(self.plan, self.program, self.frontend)
+    def bench(self, *, ahead: bool = False) -> Bench[DeviceProgram]:
+        return Bench(self.plan, self.program, self.frontend, ahead=ahead)
 
     def answer(self, wish: dict[str, Any]) -> Outcome:
         """What the request gets alone."""
@@ -49,9 +49,10 @@ class Played:
         return outcome(bench, 0)
 
     def history(self, seed: int) -> Counter[str]:
-        """Bursts of submits, boundaries, cancels; some wait in vain. -> what has happened how often."""
+        """Bursts of submits, boundaries, cancels; some wait in vain; every other history goes ahead where the program
+        does. -> what has happened how often."""
         draw = random.Random(seed)
-        bench, chosen = self.bench(), []
+        bench, chosen = self.bench(ahead=seed % 2 == 1), []
         for _ in range(draw.randint(2, 5)):
             wish = draw.randrange(len(self.pool))
             chosen.append(wish)

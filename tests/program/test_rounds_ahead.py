@@ -148,6 +148,9 @@ def test_what_the_host_knows_of_a_row_that_goes_ahead() -> None:
     assert (state.length, state.offered) == (12, 4)
     state.collected((9,))
     assert state.take(1) == (1, 1) and state.length == 13
+    state.launched(4)
+    state.collected(())  # of kernels that were only compiled
+    assert state.take(1) == (1, 1)
 
 
 def test_wrong_use_of_what_nobody_has_seen_is_refused() -> None:
