@@ -6,7 +6,7 @@ import torch
 
 from ninfer_core.api import Draft
 from ninfer_core.ops.accept import accept
-from ninfer_core.ops.sample import Purpose, SamplerTable, uniform
+from ninfer_core.ops.sample import ChosenRows, Purpose, SamplerTable, uniform
 from ninfer_core.program.drafting import DraftBounds, held_to
 
 BOUNDS = DraftBounds(draft_tokens=3, token_domain=6, law_width=2)
@@ -40,7 +40,8 @@ def test_tokens_have_the_law_of_the_target_where_drafts_are_drawn_from_what_is_n
     table = SamplerTable(numbers, torch.full((ROWS,), 20), seeds)
     counts = torch.zeros(ROWS, 8, dtype=torch.int32)
     positions = torch.tensor([[5, 6]]).repeat(ROWS, 1)
-    tokens = accept(logits, held, table, counts, torch.arange(ROWS), positions, bounds.token_domain).tokens[:, 0]
+    rows = ChosenRows(table, counts, torch.arange(ROWS), positions, bounds.token_domain)
+    tokens = accept(logits, held, rows).tokens[:, 0]
     expected = logits[0, :6].softmax(0).double() * ROWS
     found = torch.bincount(tokens, minlength=6).double()
     statistic = float(((found - expected) ** 2 / expected).sum())
