@@ -176,6 +176,14 @@ def test_command_line_ends_with_2_and_imports_no_torch(tiny: Path) -> None:
     assert "1..8 (requests)" in done.stderr
 
 
+@pytest.mark.contract("RESP-79")
+def test_every_artifact_has_the_same_protocols(tiny: Path) -> None:
+    words: list[tuple[str | Path, ...]] = [(tiny,), (), ("dummy:qwen3.6-35b-a3b", "--assume-device-memory", "100GiB")]
+    pins = [[pin for pin in json_of(*each)["plan"]["pins"] if pin["kind"] == "protocol"] for each in words]
+    assert [pin["name"] for pin in pins[0]] == ["anthropic", "openai-chat", "openai-responses"]
+    assert pins[0] == pins[1] == pins[2]
+
+
 @pytest.mark.parametrize("word", ["dummy:qwen3.8-27", "absent.ninfer"])
 def test_artifact_that_is_not_there(word: str) -> None:
     result = run(word, "--device", "cpu")

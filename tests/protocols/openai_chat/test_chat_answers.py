@@ -128,7 +128,7 @@ def test_rates_are_finite_where_there_is_nothing_to_divide_by(connect: Connect, 
     assert timings["predicted_per_second"] == timings["prompt_per_second"] == 0
 
 
-@pytest.mark.contract("CHAT-45", "CHAT-46", "IMPL-3", "OBS-1")
+@pytest.mark.contract("CHAT-13", "CHAT-45", "CHAT-46", "IMPL-3", "OBS-1")
 def test_a_stream_with_usage(connect: Connect) -> None:
     client, _ = connect(THOUGHT)
     response = client.post(PATH, json=body(stream=True, stream_options={"include_usage": True}))
@@ -151,7 +151,7 @@ def test_a_stream_with_usage(connect: Connect) -> None:
     assert len({chunk["id"] for chunk in chunks}) == 1
 
 
-@pytest.mark.contract("CHAT-45", "OBS-1")
+@pytest.mark.contract("CHAT-13", "CHAT-45", "OBS-1")
 def test_a_stream_without_usage(connect: Connect) -> None:
     client, _ = connect(THOUGHT)
     *chunks, done = data_payloads(client.post(PATH, json=body(stream=True)).text)

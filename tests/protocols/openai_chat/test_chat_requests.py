@@ -362,4 +362,4 @@ def test_an_empty_history_breaks_the_prompt_contract() -> None:
 
 @pytest.mark.contract("CHAT-30")
 def test_unknown_fields_are_ignored() -> None:
-    lowered(some_new_field={"deep": [1, 2]}, ignore_eos=True)
+    assert lowered(some_new_field={"deep": [1, 2]}, ignore_eos=True, best_of=3) == lowered()

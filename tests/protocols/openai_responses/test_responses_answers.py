@@ -36,7 +36,7 @@ DELTAS = {
 }
 
 
-@pytest.mark.contract("GEN-9", "RESP-45", "RESP-48", "RESP-49", "RESP-52", "RESP-54", "RESP-77", "RESP-79")
+@pytest.mark.contract("GEN-9", "RESP-45", "RESP-48", "RESP-49", "RESP-52", "RESP-54", "RESP-77")
 def test_a_whole_answer(connect: Connect) -> None:
     answer = connect(ALL).create(tools=TOOLS)
     assert (answer["object"], answer["status"], answer["model"]) == ("response", "completed", "scripted-model")

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from ninfer_protocols.openai_responses.requests import KNOWN_FIELDS, PROMPT_FIELDS, RULES
 
+from ninfer_core.testing.scripted_service import EventScript
+
 Connect = Callable[..., Any]
 
 # field -> (accepted values, refused values with the code of the refusal)
@@ -82,7 +84,6 @@ def test_every_field_has_a_case() -> None:
     "RESP-6",
     "RESP-7",
     "RESP-8",
-    "RESP-9",
     "RESP-12",
     "RESP-16",
     "RESP-18",
@@ -95,6 +96,19 @@ def test_every_field_has_a_case() -> None:
 @pytest.mark.parametrize(("field", "value"), ACCEPTED)
 def test_what_is_accepted(connect: Connect, field: str, value: object) -> None:
     connect().create(**{field: value})
+
+
+@pytest.mark.contract("RESP-9", "RESP-16", "PCACHE-8", "ERR-7")
+@pytest.mark.parametrize(
+    "field",
+    ["client_metadata", "user", "safety_identifier", "prompt_cache_retention", "service_tier", "max_tool_calls"],
+)
+def test_what_is_only_checked_changes_nothing(connect: Connect, field: str) -> None:
+    connection = connect()
+    for value in (None, *CASES[field][0]):
+        connection.create(store=False, **{field: value})
+    first, *others = connection.service.requests
+    assert others and all(other == first for other in others)
 
 
 @pytest.mark.contract("RESP-7", "RESP-8", "RESP-17", "RESP-18", "RESP-19", "RESP-22", "RESP-74", "IMPL-17", "ERR-7")
@@ -197,6 +211,25 @@ def test_counting_takes_the_same_path(connect: Connect) -> None:
     connection.create(**fields, store=False)
     counted, created = connection.service.requests
     assert (counted.messages, counted.tools, counted.template) == (created.messages, created.tools, created.template)
+
+
+@pytest.mark.contract("RESP-80")
+def test_counting_looks_parents_and_calls_up_as_creating_does(connect: Connect) -> None:
+    connection = connect(EventScript(pieces=(), calls=(("maps__look", {"a": 1}),)))
+    tools = [{"type": "namespace", "name": "maps", "description": "", "tools": [{"type": "function", "name": "look"}]}]
+    first = connection.create(tools=tools)
+    result = {"type": "function_call_output", "call_id": first["output"][0]["call_id"], "output": "12 C"}
+    fields = {"previous_response_id": first["id"], "input": [result], "tools": tools}
+    assert connection.post("/v1/responses/input_tokens", **fields).status_code == 200
+    connection.create(**fields)
+    counted, created = connection.service.requests[1:]
+    assert [message.role for message in counted.messages] == ["user", "assistant", "tool"]
+    assert counted.messages == created.messages and counted.messages[1].tool_calls[0].name == "maps__look"
+    for changed in ({"previous_response_id": "resp_0"}, {"input": [result | {"call_id": "call_0"}]}):
+        refusals = [
+            connection.post(path, **fields | changed) for path in ("/v1/responses/input_tokens", "/v1/responses")
+        ]
+        assert refusals[0].status_code in (400, 404) and refusals[0].json() == refusals[1].json()
 
 
 @pytest.mark.contract("RESP-72", "RESP-74")
