@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from itertools import islice
+from numbers import Integral
 from typing import Protocol
 
 from ninfer_core.api.speculative import HostDrafter
@@ -60,12 +62,15 @@ class AskedHostDrafts:
     def propose(self, row: int) -> tuple[int, ...]:
         """-> how many, and the drafts themselves, filled up with zeros."""
         with self._failures("propose"):
-            proposed = list(self._drafter.propose(row, self._draft_tokens))
+            proposed = list(islice(self._drafter.propose(row, self._draft_tokens), self._draft_tokens))
         drafts: list[int] = []
-        for token_id in proposed[: self._draft_tokens]:
-            if type(token_id) is not int or not 0 <= token_id < self._token_domain:
+        for token_id in proposed:
+            # Integers of other libraries are tokens as well, truth values are not.
+            if not isinstance(token_id, Integral) or isinstance(token_id, bool):
                 break
-            drafts.append(token_id)
+            if not 0 <= token_id < self._token_domain:
+                break
+            drafts.append(int(token_id))
         return (len(drafts), *drafts, *(0 for _ in range(self._draft_tokens - len(drafts))))
 
     def close(self, row: int) -> None:

@@ -7,12 +7,11 @@ import json
 
 import pytest
 import torch
-from ninfer_speculative import dflash
 
-from ninfer_core.api import Draft, PluginIncompatible
+from ninfer_core.api import Draft
 from ninfer_core.testing.tolerances import FP32_LOGITS
 from tests.speculative import block_oracle
-from tests.speculative.block_oracle import Bench, Kind, build_shape, draft_header, trained
+from tests.speculative.block_oracle import Bench, Kind, draft_header
 
 KINDS = {
     "dflash": Kind(second=False),
@@ -189,10 +188,3 @@ def test_each_defect_changes_drafts(defect: str, monkeypatch: pytest.MonkeyPatch
     good, bad = found
     assert good.token_ids[0].tolist() == drafted(bench, 0, 41)
     assert good.token_ids.tolist() != bad.token_ids.tolist()
-
-
-def test_a_model_that_gives_nothing_to_drafters_is_refused() -> None:
-    kind = KINDS["dflash"]
-    header = draft_header(kind, trained(kind))
-    with pytest.raises(PluginIncompatible, match="start without --spec"):
-        dflash.ninfer_spec_build(header, build_shape(8), object(), object(), torch.device("cpu"))

@@ -19,16 +19,14 @@ from ninfer_core.api import (
     DraftColumns,
     DraftSampling,
     Model,
-    PluginIncompatible,
     Rotation,
     WeightSource,
 )
-from ninfer_core.ops import draft_walk
 from ninfer_core.ops.block_attention import Ring
 from ninfer_core.ops.draft_walk import Codebooks, LogitTransform
 from ninfer_core.ops.linear import DECODE_ROWS, DenseMatrix
 from ninfer_speculative.block.config import Additions, DraftConfig
-from ninfer_speculative.block.layers import Block, Context, DraftLayer, Tensors, select_routes
+from ninfer_speculative.block.layers import Block, Context, DraftLayer, Routes, Tensors, select_routes
 from ninfer_speculative.block.resident import (
     CONTEXT_NORM,
     FINAL_NORM,
@@ -67,7 +65,7 @@ class BlockDrafter:
         masks = torch.full((shape.decode_columns - 1,), config.mask_token_id, dtype=torch.int64, device=device)
         self._masks = masks.unsqueeze(0)
         self._choose = (
-            likeliest(model) if config.additions is None else selected(config.additions, tensors, shape, model, device)
+            likeliest(model) if config.additions is None else selected(config.additions, tensors, shape, model, routes)
         )
 
     def ingest(self, columns: DraftColumns) -> None:
@@ -123,13 +121,8 @@ def build_drafter(
     weights: WeightSource,
     device: torch.device,
 ) -> BlockDrafter:
-    """Load the drafter's weights and put it together with the parts of `model` that it uses. Raises
-    PluginIncompatible for a model that has none to give."""
-    if not isinstance(model, DraftableModel):
-        raise PluginIncompatible(
-            "a block drafter uses the embedding and the head of the model, which this family does not give to "
-            "drafters; start without --spec"
-        )
+    """Load the drafter's weights and put it together with the parts of `model` that it uses."""
+    assert isinstance(model, DraftableModel), f"{type(model).__name__} offers drafters nothing"
     tensors = load_pieces(header, list_pieces(config, shape.activation_dtype), weights, device)
     return BlockDrafter(config, tensors, shape, model, device)
 
@@ -147,21 +140,20 @@ def likeliest(model: DraftableModel) -> Choose:
 
 
 def selected(
-    additions: Additions, tensors: Tensors, shape: BuildShape, model: DraftableModel, device: torch.device
+    additions: Additions, tensors: Tensors, shape: BuildShape, model: DraftableModel, routes: Routes
 ) -> Choose:
     """DFlash2: one token after the other, by the one before it, drawn where the row is sampled."""
-    linear, walk = select_routes(device, shape.kernels).linear, draft_walk.select(device, shape.kernels)
     state = DenseMatrix(tensors[SELECTOR_STATE])
     codebooks = Codebooks(tensors[PREDECESSORS], tensors[SUCCESSORS])
     transform = LogitTransform(additions.multiplier, additions.softcap)
-    steps = torch.arange(1, shape.decode_columns, device=device)
+    steps = torch.arange(1, shape.decode_columns, device=state.weight.device)
     row_class = DECODE_ROWS * shape.decode_columns
 
     def choose(hidden: torch.Tensor, logits: torch.Tensor, columns: DraftColumns, sampling: DraftSampling) -> Draft:
-        walked = walk(
+        walked = routes.walk(
             logits,
             model.draft_token_ids,
-            linear(hidden, state, row_class),
+            routes.linear(hidden, state, row_class),
             codebooks,
             transform,
             columns.anchors,
