@@ -55,7 +55,6 @@ def launch(interpreted: bool = False) -> Launch:
     return Launch(
         decode_warps=4,
         decode_ahead=0 if interpreted else 264,
-        fold_warps=8,
         convolve_warps=4,
         convolve_tile=32,
         solve_warps=4,

@@ -19,17 +19,16 @@ class Launch:
     """Warps of each kernel, registers of a thread where they are limited (0: they are not), and what else is chosen by
     measuring.
 
-    `decode_ahead` is how many programs of a decode kernel run at once, 0 for no prefetching. `convolve_tile` is how
-    many columns one program of the convolution takes. `scan_parts` are the value dimensions that one program of the
-    scan may take, `memory_every` is how many chunks share a memory that it leaves; `scan_stages` and `read_stages` are
-    how many chunks a loop has under way. `interpreted` computes products in float32, which also takes float32
-    activations. `dependent` is whether a decode kernel may begin before the projection it reads has ended
-    (programmatic dependent launch).
+    `decode_warps`, a power of two, are those of rounds and of folds. `decode_ahead` is how many programs of a decode
+    kernel run at once, 0 for no prefetching. `convolve_tile` is how many columns one program of the convolution takes.
+    `scan_parts` are the value dimensions that one program of the scan may take, `memory_every` is how many chunks share
+    a memory that it leaves; `scan_stages` and `read_stages` are how many chunks a loop has under way. `interpreted`
+    computes products in float32, which also takes float32 activations. `dependent` is whether a decode kernel may begin
+    before the projection it reads has ended (programmatic dependent launch).
     """
 
     decode_warps: int
     decode_ahead: int
-    fold_warps: int
     convolve_warps: int
     convolve_tile: int
     solve_warps: int
@@ -221,6 +220,7 @@ class TritonMixer:
             COLUMN_RING=state.column.shape[2],
             RING=state.key.shape[2],
             SILU=weights.activation == "silu",
+            WARPS=self._launch.decode_warps,
             AHEAD=self._launch.decode_ahead,
             DEPENDENT=self._launch.dependent,
             **self._decode_options,
@@ -247,7 +247,8 @@ class TritonMixer:
             KEY_DIM=key_dim,
             VALUE_DIM=value_dim,
             RING=state.key.shape[2],
-            num_warps=self._launch.fold_warps,
+            WARPS=self._launch.decode_warps,
+            num_warps=self._launch.decode_warps,
         )
 
 

@@ -43,11 +43,3 @@ def log_decay(a, a_log, dt_bias):
 def opened(gate, SILU: tl.constexpr):
     """The activation of the output gate."""
     return silu(gate) if SILU else sigmoid(gate)
-
-
-@triton.jit
-def stepped(decayed, key, update):
-    """decayed + key updateᵀ, [key_dim, value_dim]. Fused by hand: a compiler that chose for itself which product to
-    fuse could choose differently where a round runs and where it is folded."""
-    outer = tl.broadcast_to(key[:, None], decayed.shape)
-    return tl.fma(outer, tl.broadcast_to(update[None, :], decayed.shape), decayed)

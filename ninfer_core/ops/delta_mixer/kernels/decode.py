@@ -9,27 +9,23 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ninfer_core.ops.delta_mixer.kernels.arithmetic import L2_EPSILON, log_decay, opened, sigmoid, stepped
+from ninfer_core.ops.delta_mixer.kernels.arithmetic import L2_EPSILON, log_decay, opened, sigmoid
+from ninfer_core.ops.delta_mixer.kernels.memory import (
+    along_keys,
+    first_recorded,
+    folded,
+    load_memory,
+    read_out,
+    stepped,
+    store_memory,
+)
 from ninfer_core.ops.kernels.dependent import let_next_begin, wait_for_launches
 from ninfer_core.ops.swiglu.triton import silu
 
 
 @triton.jit
-def _sums_of_two(a0, a1, b0, b1):
-    return a0 + b0, a1 + b1
-
-
-@triton.jit
 def _sums_of_three(a0, a1, a2, b0, b1, b2):
     return a0 + b0, a1 + b1, a2 + b2
-
-
-@triton.jit
-def _recorded(key_home, update_home, decay_home, place, KEYS: tl.constexpr, UPDATES: tl.constexpr, HEADS: tl.constexpr):
-    """Key, update and decay of one column."""
-    key = tl.load(key_home + place * KEYS)
-    update = tl.load(update_home + place * UPDATES)
-    return key, update, tl.load(decay_home + place * HEADS)
 
 
 @triton.jit
@@ -45,17 +41,17 @@ def _older(ring, slot, length, channel, CHANNELS: tl.constexpr, RING: tl.constex
     # Compared as a block: the interpreter takes no mask that is one number for a block of pointers.
     position = channel * 0 + length - 3
     home = ring + slot * (RING * CHANNELS) + channel
-    x0 = tl.load(home + position % RING * CHANNELS, mask=position >= 0, other=0.0)
-    x1 = tl.load(home + (position + 1) % RING * CHANNELS, mask=position >= -1, other=0.0)
-    x2 = tl.load(home + (position + 2) % RING * CHANNELS, mask=position >= -2, other=0.0)
+    x0 = tl.load(home + position % RING * CHANNELS, mask=position >= 0, other=0.0, cache_modifier=".cg")
+    x1 = tl.load(home + (position + 1) % RING * CHANNELS, mask=position >= -1, other=0.0, cache_modifier=".cg")
+    x2 = tl.load(home + (position + 2) % RING * CHANNELS, mask=position >= -2, other=0.0, cache_modifier=".cg")
     return x0.to(tl.float32), x1.to(tl.float32), x2.to(tl.float32)
 
 
 @triton.jit
 def _convolved(older, newest, taps):
     """silu of the sum over four columns, rounded to the activation dtype as `ops.causal_conv` does; float32 again."""
-    total = older[0] * taps[0] + older[1] * taps[1] + older[2] * taps[2] + newest.to(tl.float32) * taps[3]
-    return silu(total).to(newest.dtype).to(tl.float32)
+    total = tl.fma(older[2], taps[2], tl.fma(older[1], taps[1], older[0] * taps[0]))
+    return silu(tl.fma(newest.to(tl.float32), taps[3], total)).to(newest.dtype).to(tl.float32)
 
 
 @triton.jit
@@ -102,13 +98,15 @@ def decode_kernel(
     COLUMN_RING: tl.constexpr,
     RING: tl.constexpr,
     SILU: tl.constexpr,
+    WARPS: tl.constexpr,
     AHEAD: tl.constexpr,
     DEPENDENT: tl.constexpr,
 ):
     """Grid (value_heads, rows). `memory` and the rings are those of one layer; strides are in elements.
 
     With DEPENDENT the launch may begin before the one ahead has ended, but not before that one has seen the end of
-    everything ahead of itself: so what the round's start has written can be read at once, and the projection alone is
+    everything ahead of itself: so what the round's start has written can be read at once, the memory, which nothing
+    ahead of the round's start touches any more, is read, folded and written back at once, and the projection alone is
     waited for. That is so because `ops.linear` waits before it lets the next launch begin; one that does it the other
     way round, as those of `ops.moe` do, may not stand right ahead of this one.
 
@@ -123,21 +121,15 @@ def decode_kernel(
     first_of_group = head % SHARE == 0
     key_index = tl.arange(0, KEY_DIM)
     value_index = tl.arange(0, VALUE_DIM)
-    slot = tl.load(slots + row)
-    length = tl.load(lengths + row).to(tl.int32)
-    taken = tl.load(accepted + row).to(tl.int32)
-
-    # Everything that does not depend on the projection is asked for first, then what does: one wait for all of it.
-    square = key_index[:, None] * VALUE_DIM + value_index[None, :]
-    home = memory + (slot * VALUE_HEADS + head) * (KEY_DIM * VALUE_DIM) + square
-    held = tl.load(home)
-    key_home = key_ring + slot * (RING * KEY_HEADS * KEY_DIM) + group * KEY_DIM + key_index
-    update_home = update_ring + slot * (RING * VALUE_HEADS * VALUE_DIM) + head * VALUE_DIM + value_index
-    decay_home = decay_ring + slot * (RING * VALUE_HEADS) + head
+    slot = tl.load(slots + row, cache_modifier=".cg")
+    length = tl.load(lengths + row, cache_modifier=".cg").to(tl.int32)
+    taken = tl.load(accepted + row, cache_modifier=".cg").to(tl.int32)
     first = length - taken
-    old_key, old_update, old_decay = _recorded(
-        key_home, update_home, decay_home, first % RING, KEY_HEADS * KEY_DIM, VALUE_HEADS * VALUE_DIM, VALUE_HEADS
+    oldest, homes = first_recorded(
+        key_ring, update_ring, decay_ring, slot, head, first, KEY_HEADS, VALUE_HEADS, KEY_DIM, VALUE_DIM, RING
     )
+    home = memory + (slot * VALUE_HEADS + head) * (KEY_DIM * VALUE_DIM)
+    held = load_memory(home, KEY_DIM, VALUE_DIM, WARPS)
     query_channel = group * KEY_DIM + key_index
     key_channel = KEY_HEADS * KEY_DIM + query_channel
     value_channel = 2 * KEY_HEADS * KEY_DIM + head * VALUE_DIM + value_index
@@ -150,12 +142,20 @@ def decode_kernel(
     log_rate = tl.load(a_log + head)
     bias = tl.load(dt_bias + head)
     norm = tl.load(gate_norm + value_index)
-    wait_for_launches(DEPENDENT)
     qkv += row * qkv_row
     gate += row * gate_row + head * VALUE_DIM + value_index
     b += row * b_row + head
     a += row * a_row + head
     out += (row * COLUMNS * VALUE_HEADS + head) * VALUE_DIM + value_index
+    if AHEAD > 0:
+        following = row * VALUE_HEADS + head + AHEAD
+        if following < tl.num_programs(1) * VALUE_HEADS:
+            theirs = (tl.load(slots + following // VALUE_HEADS) * VALUE_HEADS + following % VALUE_HEADS) * KEY_DIM
+            _prefetch(memory + theirs * VALUE_DIM + tl.arange(0, KEY_DIM * VALUE_DIM // 32) * 32)
+    held = folded(held, oldest, homes, first, taken, KEY_HEADS, VALUE_HEADS, KEY_DIM, VALUE_DIM, RING, WARPS)
+    if taken > 0:
+        store_memory(home, held, KEY_DIM, VALUE_DIM, WARPS)
+    wait_for_launches(DEPENDENT)
     query3 = tl.load(qkv + query_channel)
     key3 = tl.load(qkv + key_channel)
     value3 = tl.load(qkv + value_channel)
@@ -163,22 +163,6 @@ def decode_kernel(
     strength = tl.load(b)
     rate = tl.load(a)
     let_next_begin(DEPENDENT)
-    if AHEAD > 0:
-        following = row * VALUE_HEADS + head + AHEAD
-        if following < tl.num_programs(1) * VALUE_HEADS:
-            theirs = (tl.load(slots + following // VALUE_HEADS) * VALUE_HEADS + following % VALUE_HEADS) * KEY_DIM
-            _prefetch(memory + theirs * VALUE_DIM + tl.arange(0, KEY_DIM * VALUE_DIM // 32) * 32)
-
-    for column in range(taken):
-        held = stepped(held * tl.exp(old_decay), old_key, old_update)
-        if RING > 2:
-            # The next column is asked for while this one is folded; the one behind the last is asked for in vain.
-            old_key, old_update, old_decay = _recorded(
-                key_home, update_home, decay_home, (first + column + 1) % RING,
-                KEY_HEADS * KEY_DIM, VALUE_HEADS * VALUE_DIM, VALUE_HEADS,
-            )  # fmt: skip
-    if taken > 0:
-        tl.store(home, held)
 
     for column in range(COLUMNS):
         query = _convolved((query0, query1, query2), query3, query_taps)
@@ -211,18 +195,22 @@ def decode_kernel(
         key_scale = tl.rsqrt(keys + L2_EPSILON)
         query = query * query_scale
         key = key * key_scale
-        held = held * tl.exp(decay)
-        recalled, read = tl.reduce((held * key[:, None], held * query[:, None]), 0, _sums_of_two)
-        update = beta * (value - recalled)
-        held = stepped(held, key, update)
-        read += both * query_scale * key_scale * update  # what the memory gains is read without another pass over it
+        growth = tl.exp(decay)
+        key_along = along_keys(key)
+        # Sums over keys are taken of a memory that is not decayed yet: they decay as it does.
+        update = beta * tl.fma(read_out(held, key_along), tl.broadcast_to(-growth, value.shape), value)
+        read = read_out(held, along_keys(query)) * growth
+        # What the memory gains is read without another pass over it.
+        read = tl.fma(tl.broadcast_to(both * query_scale * key_scale, read.shape), update, read)
+        if COLUMNS > 1:
+            held = stepped(held, growth, key_along, update, WARPS)
         scale = tl.rsqrt(tl.sum(read * read, 0) / VALUE_DIM + epsilon)
         gated = read * scale * norm * opened_gate
         tl.store(out + column * (VALUE_HEADS * VALUE_DIM), gated.to(out.dtype.element_ty))
-        tl.store(update_home + place * (VALUE_HEADS * VALUE_DIM), update)
-        tl.store(decay_home + place * VALUE_HEADS, decay)
+        tl.store(homes[1] + place * (VALUE_HEADS * VALUE_DIM), update)
+        tl.store(homes[2] + place * VALUE_HEADS, decay)
         if first_of_group:
-            tl.store(key_home + place * (KEY_HEADS * KEY_DIM), key)
+            tl.store(homes[0] + place * (KEY_HEADS * KEY_DIM), key)
 
 
 @triton.jit(do_not_specialize=["slots", "lengths", "accepted", "total_slots"])
@@ -240,27 +228,19 @@ def fold_kernel(
     KEY_DIM: tl.constexpr,
     VALUE_DIM: tl.constexpr,
     RING: tl.constexpr,
+    WARPS: tl.constexpr,
 ):
     """Grid (value_heads, rows, layers). `memory` and the rings are those of all layers."""
     head = tl.program_id(0)
     row = tl.program_id(1)
     slot = tl.program_id(2) * total_slots + tl.load(slots + row)
-    length = tl.load(lengths + row).to(tl.int32)
     taken = tl.load(accepted + row).to(tl.int32)
+    first = tl.load(lengths + row).to(tl.int32) - taken
     if taken > 0:
-        key_index = tl.arange(0, KEY_DIM)
-        value_index = tl.arange(0, VALUE_DIM)
-        square = key_index[:, None] * VALUE_DIM + value_index[None, :]
-        home = memory + (slot * VALUE_HEADS + head) * (KEY_DIM * VALUE_DIM) + square
-        held = tl.load(home)
-        group = head // (VALUE_HEADS // KEY_HEADS)
-        key_home = key_ring + slot * (RING * KEY_HEADS * KEY_DIM) + group * KEY_DIM + key_index
-        update_home = update_ring + slot * (RING * VALUE_HEADS * VALUE_DIM) + head * VALUE_DIM + value_index
-        decay_home = decay_ring + slot * (RING * VALUE_HEADS) + head
-        for column in range(taken):
-            key, update, decay = _recorded(
-                key_home, update_home, decay_home, (length - taken + column) % RING,
-                KEY_HEADS * KEY_DIM, VALUE_HEADS * VALUE_DIM, VALUE_HEADS,
-            )  # fmt: skip
-            held = stepped(held * tl.exp(decay), key, update)
-        tl.store(home, held)
+        oldest, homes = first_recorded(
+            key_ring, update_ring, decay_ring, slot, head, first, KEY_HEADS, VALUE_HEADS, KEY_DIM, VALUE_DIM, RING
+        )
+        home = memory + (slot * VALUE_HEADS + head) * (KEY_DIM * VALUE_DIM)
+        held = load_memory(home, KEY_DIM, VALUE_DIM, WARPS)
+        held = folded(held, oldest, homes, first, taken, KEY_HEADS, VALUE_HEADS, KEY_DIM, VALUE_DIM, RING, WARPS)
+        store_memory(home, held, KEY_DIM, VALUE_DIM, WARPS)
