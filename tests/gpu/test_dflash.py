@@ -48,8 +48,10 @@ KINDS = {
 }
 TOKENS = 2600
 """More than the window."""
-ROUNDINGS = 0.15
-"""Of hidden states: random convolutions make roundings grow from layer to layer, 0.09 in five of them."""
+ROUNDINGS = {"dflash2": 0.12, "dflash": 0.01}
+"""Of hidden states, in plain operations. On an H200 0.0069 and 0.0070 of them in DFlash; in DFlash2, whose random
+convolutions make roundings grow from layer to layer, 0.048 behind 2,603 tokens and 0.093 behind 71. Kernels were at
+0.94 to 1.0 of that."""
 
 
 @pytest.fixture(params=KINDS, scope="module")
@@ -81,8 +83,9 @@ def test_hidden_states_are_as_near_as_those_of_plain_operations(bench: Bench) ->
     for row, (slot, length) in enumerate(((2, TOKENS + 3), (0, 71))):
         exact, _ = bench.expected(slot, length)
         ours, theirs = share(found[row], exact), share(plain[row], exact)
-        assert theirs < ROUNDINGS, "roundings of bfloat16, and not another computation"
-        assert ours < 1.25 * theirs, (ours, theirs)
+        limit = ROUNDINGS["dflash2" if bench.kind.second else "dflash"]
+        assert theirs < limit, "roundings of bfloat16, and not another computation"
+        assert ours < 1.1 * theirs, (ours, theirs)
 
 
 @torch.inference_mode()
