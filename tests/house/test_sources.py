@@ -114,9 +114,7 @@ FUNCTION_REASONS: dict[str, str] = {
     "tests/models/frontend/test_frontend.py:conversations": "2026-11-30: one strategy, a line for each part",
     "ninfer_core/ops/linear/few.py:linear_few_rows": "2026-11-30: one launch, a line for each argument",
     "ninfer_core/ops/linear/few.py:linear_few_rows_pair": "2026-12-01: one launch, a line for each argument",
-    "ninfer_core/ops/linear/kernels/finish.py:finish": "2026-12-01: half of its lines its parameters",
     "ninfer_core/ops/linear/kernels/share.py:multiply_share": "2026-11-30: one kernel; its parts share registers",
-    "ninfer_core/ops/linear/kernels/few_rows.py:few_rows": "2026-12-01: one kernel, most of its lines its parameters",
     "ninfer_core/ops/linear/kernels/few_rows.py:few_rows_pair": (
         "2026-12-01: one kernel, most of its lines its parameters"
     ),

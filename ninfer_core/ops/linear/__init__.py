@@ -19,11 +19,8 @@ order they add in: there the product is taken over at least R rows. The kernels 
 matrix decides, and pad rows to the smallest class that keeps it, so that few rows of a large R cost what few rows cost.
 Decode passes `DECODE_ROWS` times its columns; prefill, which has one request to itself, passes 0.
 
-A residual stream goes from map to map as a `Stream`: values, and the norm that their reader applies first. `to_stream`
-gives one, and the map that takes it applies the norm, as if it were `norm`. The reference does that where it is said;
-the kernels let the writer prepare it (`Ready`) in rounds, which have a class: norm(x) is then rounded before its last
-factor, not behind it, and the factor, of sums of squares that are added in one order, multiplies the sums of products.
-`pair` is two maps of the same x, whose results are those of two calls.
+`pair` is two maps of the same x without residual or activation, in one launch where the kernels can: a matrix, and a
+small one beside it. Its results have the bits of two calls with the same normed x.
 
 `residual` may be the memory of nothing else; no argument is written. `select` says what to call on a device.
 """
@@ -32,9 +29,8 @@ from __future__ import annotations
 
 from ninfer_core.ops.linear.formats import dense, encode_fp8, encode_nvfp4, nvfp4_scale
 from ninfer_core.ops.linear.matrix import DenseMatrix, Fp8Matrix, Matrix, Nvfp4Matrix, output_rows
-from ninfer_core.ops.linear.reference import linear
+from ninfer_core.ops.linear.reference import Norm, linear
 from ninfer_core.ops.linear.select import Linear, select
-from ninfer_core.ops.linear.stream import Norm, Ready, Stream
 from ninfer_core.ops.workspace.linear import DECODE_ROWS
 
 __all__ = [
@@ -45,8 +41,6 @@ __all__ = [
     "Matrix",
     "Norm",
     "Nvfp4Matrix",
-    "Ready",
-    "Stream",
     "dense",
     "encode_fp8",
     "encode_nvfp4",

@@ -9,9 +9,8 @@ import torch
 
 from ninfer_core.ops.linear.kernels.few_rows import few_rows, few_rows_pair
 from ninfer_core.ops.linear.matrix import DenseMatrix, Fp8Matrix, Matrix
-from ninfer_core.ops.linear.stream import Norm, Ready
-from ninfer_core.ops.linear.tiles import SQUARED, Form, Tile, form_of
-from ninfer_core.ops.workspace.linear import LEAST_SHARE, SQUARE_LANES
+from ninfer_core.ops.linear.tiles import Form, Tile, form_of
+from ninfer_core.ops.workspace.linear import LEAST_SHARE
 
 FEW_PROGRAMS = 132
 """Up to so many, a launch leaves most of an H200 free for the next one."""
@@ -25,23 +24,6 @@ class Parts:
     weight: torch.Tensor
     block_scale: torch.Tensor
     scale: torch.Tensor
-
-
-@dataclass(frozen=True, slots=True)
-class Factor:
-    """What rows of x are still to be multiplied with: one number for each, float32 [rows], or [rows, groups], the
-    squares that it is made of."""
-
-    values: torch.Tensor
-    epsilon: float
-
-
-@dataclass(frozen=True, slots=True)
-class Following:
-    """The norm that comes after, and where what it wants is put."""
-
-    norm: Norm
-    ready: Ready
 
 
 def parts(matrix: Matrix) -> Parts:
@@ -94,8 +76,6 @@ def linear_few_rows(
     counters: torch.Tensor,
     *,
     residual: torch.Tensor | None = None,
-    factor: Factor | None = None,
-    following: Following | None = None,
 ) -> torch.Tensor:
     """x [rows, inputs], or [places, rows, inputs / places] from `sort_inputs`, contiguous, at most `row_class` rows, a
     power of two -> [rows, outputs], or half as many.
@@ -106,8 +86,6 @@ def linear_few_rows(
     assert share.counters <= counters.shape[0]
     y = x.new_empty(rows, share.width)
     given = parts(matrix)
-    squared = SQUARED[given.format]
-    assert following is None or tile.outputs % squared == 0, "squares of a part of a row are summed by one program"
     few_rows[(share.blocks, share.shares)](
         x,
         given.weight,
@@ -115,10 +93,6 @@ def linear_few_rows(
         given.scale,
         x if residual is None else residual,
         y,
-        *_norm_operands(x, factor),
-        x if following is None else following.norm.weight,
-        x if following is None else following.ready.scaled,
-        counters if following is None else following.ready.squares,
         share.partial(row_class, x),
         counters,
         rows,
@@ -127,7 +101,6 @@ def linear_few_rows(
         FORMAT=given.format,
         RESIDUAL=residual is not None,
         GATED=share.gated,
-        READY=following is not None,
         EVEN=share.even(),
         SORTED=x.dim() == 3,
         EARLY=share.blocks * share.shares <= FEW_PROGRAMS,
@@ -136,8 +109,6 @@ def linear_few_rows(
         INPUTS=tile.inputs,
         SPLITS=share.shares,
         STAGES=tile.stages,
-        SQUARED=squared,
-        **_norm_options(factor),
         **_device_options(x, tile),
     )
     return y
@@ -150,7 +121,6 @@ def linear_few_rows_pair(
     beside: Share,
     row_class: int,
     counters: torch.Tensor,
-    factor: Factor | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The same for two matrices in one launch; the one of `beside` is dense and takes `beside_x` [rows, inputs], which
     is x where that is not sorted. Its programs have the warps of the others."""
@@ -177,7 +147,6 @@ def linear_few_rows_pair(
         beside.partial(row_class, x),
         counters[used:],
         beside.width,
-        *_norm_operands(x, factor),
         rows,
         share.matrix.inputs,
         FORMAT=given.format,
@@ -194,26 +163,9 @@ def linear_few_rows_pair(
         BESIDE_INPUTS=beside.tile.inputs,
         BESIDE_SPLITS=beside.shares,
         BESIDE_STAGES=beside.tile.stages,
-        **_norm_options(factor),
         **_device_options(x, share.tile),
     )
     return y, beside_y
-
-
-def padded_groups(groups: int) -> int:
-    """As many as kernels read at once, or a multiple."""
-    return -(-groups // SQUARE_LANES) * SQUARE_LANES
-
-
-def _norm_operands(x: torch.Tensor, factor: Factor | None) -> tuple[torch.Tensor, int, float]:
-    """squares, groups, epsilon."""
-    return (x, 1, 0.0) if factor is None else (factor.values, factor.values.shape[-1], factor.epsilon)
-
-
-def _norm_options(factor: Factor | None) -> dict[str, Any]:
-    if factor is None or factor.values.dim() == 1:
-        return {"ROOT": "none" if factor is None else "given", "GROUPS": 1}
-    return {"ROOT": "squares", "GROUPS": padded_groups(factor.values.shape[1])}
 
 
 def _device_options(x: torch.Tensor, tile: Tile) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from ninfer_core.ops.linear.kernels.many_rows import decode_fp8, decode_nvfp4, quantise_rows
 from ninfer_core.ops.linear.matrix import DenseMatrix, Fp8Matrix, Matrix, Nvfp4Matrix, output_rows
-from ninfer_core.ops.linear.stream import Norm
+from ninfer_core.ops.linear.reference import Norm
 from ninfer_core.ops.rms_norm.triton import rms_norm, row_warps
 from ninfer_core.ops.swiglu.triton import swiglu
 from ninfer_core.ops.workspace.linear import decoded_outputs

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch.nn import functional
 
 from ninfer_core.ops.linear.formats import dense
 from ninfer_core.ops.linear.matrix import DenseMatrix, Matrix, output_rows
-from ninfer_core.ops.linear.stream import Norm, Stream
 from ninfer_core.ops.rms_norm import rms_norm
 from ninfer_core.ops.swiglu import swiglu
 from ninfer_core.ops.workspace.linear import decoded_outputs
+
+
+class Norm(NamedTuple):
+    """The zero-centred norm that is applied to the input first: weight [inputs], and what keeps its root from 0."""
+
+    weight: torch.Tensor
+    epsilon: float
 
 
 def linear(
@@ -39,11 +47,11 @@ def linear(
 
 
 class ReferenceLinear:
-    """Implements `select.Linear`: every part of a map in an operation of its own, every norm where it is wanted."""
+    """Implements `select.Linear`."""
 
     def __call__(
         self,
-        x: torch.Tensor | Stream,
+        x: torch.Tensor,
         matrix: Matrix,
         row_class: int = 0,
         *,
@@ -52,30 +60,15 @@ class ReferenceLinear:
         gated: bool = False,
     ) -> torch.Tensor:
         """See the package."""
-        if isinstance(x, Stream):
-            assert norm is None, "a stream has its norm"
-            norm, x = x.norm, x.values
         return linear(x, matrix, row_class, norm=norm, residual=residual, gated=gated)
 
     def pair(
-        self, x: torch.Tensor | Stream, matrix: Matrix, beside: Matrix, row_class: int = 0
+        self, x: torch.Tensor, matrix: Matrix, beside: Matrix, row_class: int = 0, *, norm: Norm | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See the package."""
-        if isinstance(x, Stream):
-            x = x.values if x.norm is None else rms_norm(x.values, x.norm.weight, x.norm.epsilon)
+        if norm is not None:
+            x = rms_norm(x, norm.weight, norm.epsilon)
         return linear(x, matrix, row_class), linear(x, beside, row_class)
-
-    def to_stream(
-        self,
-        x: torch.Tensor,
-        matrix: Matrix,
-        row_class: int = 0,
-        *,
-        residual: torch.Tensor | None = None,
-        then: Norm | None,
-    ) -> Stream:
-        """See the package."""
-        return Stream(linear(x, matrix, row_class, residual=residual), then)
 
 
 def _product(x: torch.Tensor, matrix: Matrix) -> torch.Tensor:

@@ -8,8 +8,7 @@ import torch
 
 from ninfer_core.api.geometry import Kernels
 from ninfer_core.ops.linear.matrix import Matrix
-from ninfer_core.ops.linear.reference import ReferenceLinear
-from ninfer_core.ops.linear.stream import Norm, Stream
+from ninfer_core.ops.linear.reference import Norm, ReferenceLinear
 from ninfer_core.ops.linear.tiles import H200, MOST_ROWS
 
 COUNTERS = 1024
@@ -21,7 +20,7 @@ class Linear(Protocol):
 
     def __call__(
         self,
-        x: torch.Tensor | Stream,
+        x: torch.Tensor,
         matrix: Matrix,
         row_class: int = 0,
         *,
@@ -31,21 +30,9 @@ class Linear(Protocol):
     ) -> torch.Tensor: ...
 
     def pair(
-        self, x: torch.Tensor | Stream, matrix: Matrix, beside: Matrix, row_class: int = 0
+        self, x: torch.Tensor, matrix: Matrix, beside: Matrix, row_class: int = 0, *, norm: Norm | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Two maps of the same x, of which the second is small."""
-        ...
-
-    def to_stream(
-        self,
-        x: torch.Tensor,
-        matrix: Matrix,
-        row_class: int = 0,
-        *,
-        residual: torch.Tensor | None = None,
-        then: Norm | None,
-    ) -> Stream:
-        """A map into a residual stream whose reader applies the norm `then`, or none."""
         ...
 
 

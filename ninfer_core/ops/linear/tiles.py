@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from ninfer_core.ops.linear.matrix import DenseMatrix, Fp8Matrix, Matrix
-from ninfer_core.ops.workspace.linear import LEAST_SHARE, LEAST_SQUARED, MOST_SHARES
+from ninfer_core.ops.workspace.linear import LEAST_SHARE, MOST_SHARES
 
 Form = Literal["dense", "fp8", "fp8_groups", "nvfp4"]
 """Formats as the kernel tells them apart."""
@@ -87,12 +87,6 @@ PROGRAMS: Mapping[Form, Programs] = MappingProxyType(
     }
 )
 """By form alone: what a sum is made of must not depend on how many rows there are."""
-
-SQUARED: Mapping[Form, int] = MappingProxyType({"dense": LEAST_SQUARED, "fp8": 32, "fp8_groups": 32, "nvfp4": 32})
-"""Outputs whose squares are summed by the program that has them: those of the smallest tile of a form, since the parts
-of a sum must not depend on how many rows there are."""
-SUMMING_CLASS = 8
-"""Up to this class every program adds the squares of all rows for itself; for more rows a launch does it once."""
 
 BESIDE: Mapping[int, Tile] = MappingProxyType(
     {

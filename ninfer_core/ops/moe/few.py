@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 import triton
 
-from ninfer_core.ops.linear.stream import Norm
+from ninfer_core.ops.linear.reference import Norm
 from ninfer_core.ops.moe.kernels.few import inner_kernel, outer_kernel
 from ninfer_core.ops.moe.launch import Block, inputs_at_once, operands, start
 from ninfer_core.ops.moe.pairs import PairLaunch, add_pairs, takes

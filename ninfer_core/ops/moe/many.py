@@ -8,8 +8,8 @@ import torch
 import triton
 
 from ninfer_core.ops.linear.matrix import Fp8Matrix, Matrix, Nvfp4Matrix
+from ninfer_core.ops.linear.reference import Norm
 from ninfer_core.ops.linear.select import Linear
-from ninfer_core.ops.linear.stream import Norm
 from ninfer_core.ops.moe.kernels.many import (
     choose_kernel,
     combine_kernel,

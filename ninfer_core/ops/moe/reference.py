@@ -10,8 +10,7 @@ from torch.nn import functional
 from ninfer_core.ops.activation import sigmoid
 from ninfer_core.ops.linear.formats import dense
 from ninfer_core.ops.linear.matrix import DenseMatrix, Matrix
-from ninfer_core.ops.linear.reference import linear
-from ninfer_core.ops.linear.stream import Norm
+from ninfer_core.ops.linear.reference import Norm, linear
 from ninfer_core.ops.moe.weights import ExpertWeights
 from ninfer_core.ops.rms_norm import rms_norm
 from ninfer_core.ops.swiglu import swiglu

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 import triton
 
-from ninfer_core.ops.linear.stream import Norm
+from ninfer_core.ops.linear.reference import Norm
 from ninfer_core.ops.moe.kernels.few import route_kernel
 from ninfer_core.ops.moe.launch import padded_experts, start
 from ninfer_core.ops.moe.weights import ExpertWeights

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from ninfer_core.ops.linear.reference import Norm
 from ninfer_core.ops.linear.select import Linear
-from ninfer_core.ops.linear.stream import Norm
 from ninfer_core.ops.moe.few import COUNTERS, MOST_TOKENS, FewLaunch, FewTokens
 from ninfer_core.ops.moe.launch import Block
 from ninfer_core.ops.moe.many import COUNTS, ManyLaunch, ManyTable, ManyTokens

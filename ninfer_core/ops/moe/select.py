@@ -7,8 +7,8 @@ from typing import Protocol
 import torch
 
 from ninfer_core.api.geometry import Kernels
+from ninfer_core.ops.linear.reference import Norm
 from ninfer_core.ops.linear.select import select as select_linear
-from ninfer_core.ops.linear.stream import Norm
 from ninfer_core.ops.moe.reference import feed_forward
 from ninfer_core.ops.moe.weights import ExpertWeights
 

@@ -20,10 +20,6 @@ constant: what a sum is made of must not depend on the device."""
 SHARED_OUTPUTS = 128
 """Most outputs of one of these programs."""
 LARGEST_ROW_CLASS = 128
-LEAST_SQUARED = 16
-"""Values of a row whose squares are one number, where its writer prepares a norm."""
-SQUARE_LANES = 16
-"""Sums in which these numbers are added up."""
 
 
 def decoded_outputs(inputs: int) -> int:
@@ -53,11 +49,6 @@ def kernel_bytes(
     sums = min(most * min(max(rows, row_class), LARGEST_ROW_CLASS), most_shared_bytes(max(rows, row_class)))
     shared = sums if inputs >= 2 * LEAST_SHARE else 0
     return rows * ((inputs if prepared else 0) + outputs) * activation + shared
-
-
-def ready_bytes(*, rows: int, width: int, activation: int) -> int:
-    """What the writer of rows prepares of their norm: scaled values, and a sum of squares for every few of them."""
-    return rows * (width * activation + -(-width // LEAST_SQUARED) * FLOAT32)
 
 
 def most_shared_bytes(rows: int) -> int:

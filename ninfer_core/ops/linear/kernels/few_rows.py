@@ -8,7 +8,7 @@ import triton.language as tl
 from ninfer_core.ops.linear.kernels.share import multiply_share
 
 
-@triton.jit(do_not_specialize=["epsilon", "rows"])
+@triton.jit(do_not_specialize=["rows"])
 def few_rows(
     x,
     weight,
@@ -16,22 +16,14 @@ def few_rows(
     scale,
     residual,
     y,
-    squares,
-    groups,
-    epsilon,
-    next_weight,
-    scaled,
-    next_squares,
     partial,
     counters,
     rows,
     outputs,
     inputs,
     FORMAT: tl.constexpr,
-    ROOT: tl.constexpr,
     RESIDUAL: tl.constexpr,
     GATED: tl.constexpr,
-    READY: tl.constexpr,
     EVEN: tl.constexpr,
     SORTED: tl.constexpr,
     EARLY: tl.constexpr,
@@ -40,8 +32,6 @@ def few_rows(
     INPUTS: tl.constexpr,
     SPLITS: tl.constexpr,
     STAGES: tl.constexpr,
-    GROUPS: tl.constexpr,
-    SQUARED: tl.constexpr,
     ASSEMBLY: tl.constexpr,
     DEPENDENT: tl.constexpr,
 ):
@@ -52,21 +42,15 @@ def few_rows(
     partial [blocks, SPLITS, 2 if GATED, OUTPUTS, ROWS] float32; counters [blocks] int32, zero before and after. EVEN:
     INPUTS divides `inputs`. ROWS, a power of two, is `rows` or more. SORTED: x is as `kernels.sort` makes it, so that
     no program has to part it. EARLY: the next launch may begin at once; for those that leave most of the device free.
-
-    ROOT says what of the norm of x is still to be done: "none"; or each row of x, already times one plus the weight, is
-    to be multiplied with a factor: the one "given" in `squares` [rows], or that of the "squares" [rows, groups] which
-    the writer of x has left; GROUPS, a multiple of LANES, is as many or more. READY: y is left with what the norm of
-    `next_weight` [outputs] wants, `scaled` and `next_squares`, for which SQUARED divides OUTPUTS.
     """
     multiply_share(
-        x, weight, block_scale, scale, residual, y, squares, groups, epsilon, next_weight, scaled, next_squares,
-        partial, counters, tl.program_id(0), tl.program_id(1), rows, outputs, inputs,
-        FORMAT, ROOT, RESIDUAL, GATED, READY, EVEN, SORTED, EARLY, ROWS, OUTPUTS, INPUTS, SPLITS, STAGES, GROUPS,
-        SQUARED, ASSEMBLY, DEPENDENT,
+        x, weight, block_scale, scale, residual, y, partial, counters, tl.program_id(0), tl.program_id(1),
+        rows, outputs, inputs, FORMAT, RESIDUAL, GATED, EVEN, SORTED, EARLY, ROWS, OUTPUTS, INPUTS, SPLITS, STAGES,
+        ASSEMBLY, DEPENDENT,
     )  # fmt: skip
 
 
-@triton.jit(do_not_specialize=["epsilon", "rows"])
+@triton.jit(do_not_specialize=["rows"])
 def few_rows_pair(
     x,
     weight,
@@ -82,13 +66,9 @@ def few_rows_pair(
     beside_partial,
     beside_counters,
     beside_outputs,
-    squares,
-    groups,
-    epsilon,
     rows,
     inputs,
     FORMAT: tl.constexpr,
-    ROOT: tl.constexpr,
     EVEN: tl.constexpr,
     SORTED: tl.constexpr,
     EARLY: tl.constexpr,
@@ -102,7 +82,6 @@ def few_rows_pair(
     BESIDE_INPUTS: tl.constexpr,
     BESIDE_SPLITS: tl.constexpr,
     BESIDE_STAGES: tl.constexpr,
-    GROUPS: tl.constexpr,
     ASSEMBLY: tl.constexpr,
     DEPENDENT: tl.constexpr,
 ):
@@ -115,16 +94,14 @@ def few_rows_pair(
     program = tl.program_id(0)
     if program >= beside_programs:
         multiply_share(
-            x, weight, block_scale, scale, x, y, squares, groups, epsilon, scale, x, scale,
-            partial, counters, program - beside_programs, tl.program_id(1), rows, outputs, inputs,
-            FORMAT, ROOT, False, False, False, EVEN, SORTED, EARLY, ROWS, OUTPUTS, INPUTS, SPLITS, STAGES, GROUPS,
-            1, ASSEMBLY, DEPENDENT,
+            x, weight, block_scale, scale, x, y, partial, counters, program - beside_programs, tl.program_id(1),
+            rows, outputs, inputs, FORMAT, False, False, EVEN, SORTED, EARLY, ROWS, OUTPUTS, INPUTS, SPLITS, STAGES,
+            ASSEMBLY, DEPENDENT,
         )  # fmt: skip
     elif tl.program_id(1) == 0:
         multiply_share(
-            beside_x, beside_weight, beside_weight, beside_weight, x, beside_y, squares, groups, epsilon, scale, x,
-            scale, beside_partial, beside_counters, program // BESIDE_SPLITS, program % BESIDE_SPLITS,
-            rows, beside_outputs, inputs,
-            "dense", ROOT, False, False, False, BESIDE_EVEN, False, EARLY, ROWS, BESIDE_OUTPUTS, BESIDE_INPUTS,
-            BESIDE_SPLITS, BESIDE_STAGES, GROUPS, 1, ASSEMBLY, DEPENDENT,
+            beside_x, beside_weight, beside_weight, beside_weight, x, beside_y, beside_partial, beside_counters,
+            program // BESIDE_SPLITS, program % BESIDE_SPLITS, rows, beside_outputs, inputs, "dense", False, False,
+            BESIDE_EVEN, False, EARLY, ROWS, BESIDE_OUTPUTS, BESIDE_INPUTS, BESIDE_SPLITS, BESIDE_STAGES,
+            ASSEMBLY, DEPENDENT,
         )  # fmt: skip

@@ -15,8 +15,8 @@ import triton.language as tl
 
 from ninfer_core.ops.kernels.dependent import let_next_begin, wait_for_launches
 from ninfer_core.ops.linear.kernels.codes import BLOCK_REST, E4M3_SHIFT, e4m3
-from ninfer_core.ops.linear.kernels.finish import finish, load_norm, root
 from ninfer_core.ops.linear.kernels.nvfp4 import add_e2m1, word_factors
+from ninfer_core.ops.swiglu.triton import silu
 from ninfer_core.ops.workspace.linear import LEAST_SHARE
 
 QUAD: tl.constexpr = tl.constexpr(4)
@@ -49,6 +49,16 @@ def _add_e4m3(even_sums, odd_sums, code, even, odd, ASSEMBLY: tl.constexpr):
 
 
 @triton.jit
+def _finish(sums, ups, before, y, live, GATED: tl.constexpr, RESIDUAL: tl.constexpr):
+    """What follows the sums, rounded once. `before` is the residual."""
+    if GATED:
+        sums = silu(sums) * ups
+    if RESIDUAL:
+        sums += before.to(tl.float32)
+    tl.store(y, sums.to(y.dtype.element_ty), mask=live)
+
+
+@triton.jit
 def multiply_share(
     x,
     weight,
@@ -56,12 +66,6 @@ def multiply_share(
     scale,
     residual,
     y,
-    squares,
-    groups,
-    epsilon,
-    next_weight,
-    scaled,
-    next_squares,
     partial,
     counters,
     block,
@@ -70,10 +74,8 @@ def multiply_share(
     outputs,
     inputs,
     FORMAT: tl.constexpr,
-    ROOT: tl.constexpr,
     RESIDUAL: tl.constexpr,
     GATED: tl.constexpr,
-    READY: tl.constexpr,
     EVEN: tl.constexpr,
     SORTED: tl.constexpr,
     EARLY: tl.constexpr,
@@ -82,8 +84,6 @@ def multiply_share(
     INPUTS: tl.constexpr,
     SPLITS: tl.constexpr,
     STAGES: tl.constexpr,
-    GROUPS: tl.constexpr,
-    SQUARED: tl.constexpr,
     ASSEMBLY: tl.constexpr,
     DEPENDENT: tl.constexpr,
 ):
@@ -94,10 +94,12 @@ def multiply_share(
     LIKE: tl.constexpr = x.dtype.element_ty
     width = outputs // 2 if GATED else outputs
     output = block * OUTPUTS + tl.arange(0, OUTPUTS)
-    live = output < width
-    output = tl.where(live, output, width - 1)
+    output_live = output < width
+    output = tl.where(output_live, output, width - 1)
     row = tl.arange(0, ROWS)
     row_live = row < rows
+    live = output_live[:, None] & row_live[None, :]
+    target = row[None, :] * width + output[:, None]
     place = tl.arange(0, WALK)
     stride = inputs // PARTS
     if PARTS > 1:
@@ -128,17 +130,15 @@ def multiply_share(
     up_group_scale = group_scale
     if GROUPED and GATED:
         up_group_scale = tl.load(scales + up * scale_groups + group)
+    # Scales here and the residual before the loop: behind it everybody would wait for them.
     REST: tl.constexpr = BLOCK_REST if FORMAT == "nvfp4" else E4M3_SHIFT
     ROW_SCALED: tl.constexpr = FORMAT == "fp8" or FORMAT == "nvfp4"
     row_scale = tl.load(scales) * REST if ROW_SCALED else group_scale
     up_row_scale = tl.load(scales + up) * REST if GATED and ROW_SCALED else row_scale
-    next_factor = 1.0 + tl.load(next_weight + output).to(tl.float32) if READY else group_scale
     wait_for_launches(DEPENDENT)
     if EARLY:
         let_next_begin(DEPENDENT)
-    target = row[None, :] * width + output[:, None]
-    before = tl.load(residual + target, mask=live[:, None] & row_live[None, :], other=0.0) if RESIDUAL else sums
-    loaded = load_norm(squares, row, row_live, groups, ROOT, GROUPS) if ROOT != "none" and SPLITS == 1 else sums
+    before = tl.load(residual + target, mask=live, other=0.0) if RESIDUAL else sums
     for start in tl.range(begin, end, INPUTS, num_stages=STAGES):
         at = start // PARTS
         if PARTS > 1:
@@ -203,11 +203,7 @@ def multiply_share(
         sums *= row_scale[:, None]
         ups *= up_row_scale[:, None]
     if SPLITS == 1:
-        norm = root(loaded, inputs, epsilon, ROOT, GROUPS, ROWS)
-        finish(
-            sums, ups, norm, before, y, next_factor, scaled, next_squares, block, row, row_live, width,
-            ROOT, GATED, RESIDUAL, READY, SQUARED, OUTPUTS, ROWS,
-        )  # fmt: skip
+        _finish(sums, ups, before, y + target, live, GATED, RESIDUAL)
     else:
         BOTH: tl.constexpr = 2 if GATED else 1
         size = BOTH * OUTPUTS * ROWS
@@ -226,9 +222,4 @@ def multiply_share(
                 if GATED:
                     total_up += tl.load(mine + split * size + OUTPUTS * ROWS, cache_modifier=".cg")
             tl.store(counters + block, 0)
-            late = load_norm(squares, row, row_live, groups, ROOT, GROUPS) if ROOT != "none" else total
-            norm = root(late, inputs, epsilon, ROOT, GROUPS, ROWS)
-            finish(
-                total, total_up, norm, before, y, next_factor, scaled, next_squares, block, row, row_live, width,
-                ROOT, GATED, RESIDUAL, READY, SQUARED, OUTPUTS, ROWS,
-            )  # fmt: skip
+            _finish(total, total_up, before, y + target, live, GATED, RESIDUAL)

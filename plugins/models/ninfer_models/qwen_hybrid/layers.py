@@ -1,13 +1,11 @@
 """What a layer is made of, over the operations of the core: the two token mixers and the two feed-forward parts.
 
 Each part takes the residual stream and gives it back with its own share added: norm and addition are done inside the
-products, wherever the device has a kernel for that; and the last product of a part prepares the norm that the next part
-begins with. Its weights are those whose names begin with `ours`.
+products, wherever the device has a kernel for that. Its weights are those whose names begin with `ours`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,7 +16,7 @@ from ninfer_core.ops import delta_mixer, moe, partial_rope
 from ninfer_core.ops import linear as linear_op
 from ninfer_core.ops import rms_norm as rms_norm_op
 from ninfer_core.ops.delta_mixer import DeltaMixer, MixerColumns, MixerState, MixerWeights
-from ninfer_core.ops.linear import Linear, Norm, Stream
+from ninfer_core.ops.linear import Linear, Norm
 from ninfer_core.ops.moe import ExpertWeights
 from ninfer_core.ops.partial_rope import RopeAngles
 from ninfer_core.ops.rms_norm import RmsNorm
@@ -61,13 +59,8 @@ class Pass:
 
 
 class Part(Protocol):
-    @property
-    def norm(self) -> Norm | None:
-        """The norm that x comes with; None for a part that applies its own."""
-        ...
-
-    def __call__(self, x: Stream, run: Pass, then: Norm | None) -> Stream:
-        """x [rows, columns, hidden] -> the same shape, the part's result added, on its way to the norm `then`."""
+    def __call__(self, x: torch.Tensor, run: Pass) -> torch.Tensor:
+        """x [rows, columns, hidden] -> the same shape, the part's result added."""
         ...
 
 
@@ -76,7 +69,7 @@ class GatedAttention:
 
     def __init__(self, config: QwenHybridConfig, weights: Weights, ours: str, cache_layer: int, routes: Routes) -> None:
         self._linear = routes.linear
-        self.norm = Norm(weights.tensors[f"{ours}input_norm"], config.norm_epsilon)
+        self._norm = Norm(weights.tensors[f"{ours}input_norm"], config.norm_epsilon)
         self._project_in = weights.matrices[f"{ours}query_gate_key_value"]
         self._project_out = weights.matrices[f"{ours}mixer_out"]
         self._norms = HeadNorms(
@@ -85,10 +78,10 @@ class GatedAttention:
         self._cache_layer = cache_layer
         self._scale = config.head_dim**-0.5
 
-    def __call__(self, x: Stream, run: Pass, then: Norm | None) -> Stream:
-        projected = self._linear(x, self._project_in, run.row_class)
+    def __call__(self, x: torch.Tensor, run: Pass) -> torch.Tensor:
+        projected = self._linear(x, self._project_in, run.row_class, norm=self._norm)
         gated = run.cache.attend_projected(self._cache_layer, projected, self._norms, run.rotation, self._scale)
-        return self._linear.to_stream(gated, self._project_out, run.row_class, residual=x.values, then=then)
+        return self._linear(gated, self._project_out, run.row_class, residual=x)
 
 
 class DeltaNet:
@@ -96,7 +89,7 @@ class DeltaNet:
 
     def __init__(self, config: QwenHybridConfig, weights: Weights, ours: str, state_layer: int, routes: Routes) -> None:
         self._linear, self._mixer = routes.linear, routes.mixer
-        self.norm = Norm(weights.tensors[f"{ours}input_norm"], config.norm_epsilon)
+        self._norm = Norm(weights.tensors[f"{ours}input_norm"], config.norm_epsilon)
         # The gates stand apart where the artifact has them in another form than the rest.
         joined = f"{ours}qkv_z_b_a" in weights.matrices
         self._project_in = weights.matrices[f"{ours}qkv_z_b_a" if joined else f"{ours}qkv_z"]
@@ -116,7 +109,7 @@ class DeltaNet:
         self._mixed_width = config.conv_channels + config.value_heads * config.value_dim
         self._conv_channels, self._heads = config.conv_channels, config.value_heads
 
-    def __call__(self, x: Stream, run: Pass, then: Norm | None) -> Stream:
+    def __call__(self, x: torch.Tensor, run: Pass) -> torch.Tensor:
         wide, gates = self._project(x, run.row_class)
         columns = MixerColumns(
             qkv=wide[..., : self._conv_channels],
@@ -131,15 +124,15 @@ class DeltaNet:
             mixed = self._mixer.prefill(columns, self._weights, *which)
         else:
             mixed = self._mixer.decode(columns, self._weights, *which, state.accepted)
-        return self._linear.to_stream(mixed, self._project_out, run.row_class, residual=x.values, then=then)
+        return self._linear(mixed, self._project_out, run.row_class, residual=x)
 
-    def _project(self, x: Stream, row_class: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """-> query, key, value and output gate [rows, columns, mixed width]; b and a [rows, columns, 2 · heads], in the
-        same tensor where one matrix gives both."""
+    def _project(self, x: torch.Tensor, row_class: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """-> query, key, value and output gate [rows, columns, mixed width]; b and a [rows, columns, 2 · heads]. Where
+        one matrix gives both, they are views of one tensor."""
         if self._gates is not None:
-            return self._linear.pair(x, self._project_in, self._gates, row_class)
-        projected = self._linear(x, self._project_in, row_class)
-        return projected, projected[..., self._mixed_width :]
+            return self._linear.pair(x, self._project_in, self._gates, row_class, norm=self._norm)
+        projected = self._linear(x, self._project_in, row_class, norm=self._norm)
+        return projected[..., : self._mixed_width], projected[..., self._mixed_width :]
 
 
 class DenseFeedForward:
@@ -147,13 +140,13 @@ class DenseFeedForward:
 
     def __init__(self, config: QwenHybridConfig, weights: Weights, ours: str, routes: Routes) -> None:
         self._linear = routes.linear
-        self.norm = Norm(weights.tensors[f"{ours}feed_forward_norm"], config.norm_epsilon)
+        self._norm = Norm(weights.tensors[f"{ours}feed_forward_norm"], config.norm_epsilon)
         self._gate_up = weights.matrices[f"{ours}gate_up"]
         self._down = weights.matrices[f"{ours}down"]
 
-    def __call__(self, x: Stream, run: Pass, then: Norm | None) -> Stream:
-        inner = self._linear(x, self._gate_up, run.row_class, gated=True)
-        return self._linear.to_stream(inner, self._down, run.row_class, residual=x.values, then=then)
+    def __call__(self, x: torch.Tensor, run: Pass) -> torch.Tensor:
+        inner = self._linear(x, self._gate_up, run.row_class, norm=self._norm, gated=True)
+        return self._linear(inner, self._down, run.row_class, residual=x)
 
 
 class ExpertFeedForward:
@@ -161,7 +154,6 @@ class ExpertFeedForward:
 
     def __init__(self, config: QwenHybridConfig, experts: Experts, weights: Weights, ours: str, routes: Routes) -> None:
         self._experts = routes.experts
-        self.norm = None
         self._norm = Norm(weights.tensors[f"{ours}feed_forward_norm"], config.norm_epsilon)
         self._weights = ExpertWeights(
             router=dense_weight(weights, f"{ours}router"),
@@ -173,9 +165,8 @@ class ExpertFeedForward:
             per_token=experts.per_token,
         )
 
-    def __call__(self, x: Stream, run: Pass, then: Norm | None) -> Stream:
-        values = x.values
-        return Stream(self._experts(values, self._weights, run.row_class, norm=self._norm, residual=values), then)
+    def __call__(self, x: torch.Tensor, run: Pass) -> torch.Tensor:
+        return self._experts(x, self._weights, run.row_class, norm=self._norm, residual=x)
 
 
 def make_feed_forward(config: QwenHybridConfig, weights: Weights, ours: str, routes: Routes) -> Part:
@@ -183,11 +174,6 @@ def make_feed_forward(config: QwenHybridConfig, weights: Weights, ours: str, rou
     if config.experts is not None:
         return ExpertFeedForward(config, config.experts, weights, ours, routes)
     return DenseFeedForward(config, weights, ours, routes)
-
-
-def norms_behind(parts: Sequence[Part]) -> tuple[Norm | None, ...]:
-    """For each part the norm of the one after it. Behind the last one stands a norm whose result is wanted itself."""
-    return (*(part.norm for part in parts[1:]), None)
 
 
 def mixer_state(state: RecurrentState) -> MixerState:

@@ -8,7 +8,7 @@ from torch.nn import functional
 from ninfer_core.api import AttentionCache, Rotation
 from ninfer_core.ops.linear import DECODE_ROWS
 from ninfer_models.qwen_hybrid.config import QwenHybridConfig
-from ninfer_models.qwen_hybrid.layers import GatedAttention, Part, Pass, Routes, make_feed_forward, norms_behind
+from ninfer_models.qwen_hybrid.layers import GatedAttention, Part, Pass, Routes, make_feed_forward
 from ninfer_models.qwen_hybrid.resident import (
     EMBEDDING,
     INVERSE_FREQUENCY,
@@ -41,7 +41,6 @@ class MultiTokenHead:
             GatedAttention(config, weights, MTP_LAYER, 0, routes),
             make_feed_forward(config, weights, MTP_LAYER, routes),
         )
-        self._norms_behind = norms_behind(self._parts)
         self._inverse_frequency = weights.tensors[INVERSE_FREQUENCY]
         self._axis = weights.tensors[ROPE_AXIS]
         self._attention_factor = attention_factor(config.rope)
@@ -60,7 +59,7 @@ class MultiTokenHead:
         run = Pass(cache, None, Rotation(*angles), row_class, prefill)
         embedded = norm(functional.embedding(token_ids, self._embedding), self._embedding_norm, self._epsilon)
         both = torch.cat((embedded, norm(hidden, self._hidden_norm, self._epsilon)), dim=-1)
-        x = self._routes.linear.to_stream(both, self._joint, row_class, then=self._parts[0].norm)
-        for part, then in zip(self._parts, self._norms_behind, strict=True):
-            x = part(x, run, then)
-        return norm(x.values, self._norm, self._epsilon)
+        x = self._routes.linear(both, self._joint, row_class)
+        for part in self._parts:
+            x = part(x, run)
+        return norm(x, self._norm, self._epsilon)

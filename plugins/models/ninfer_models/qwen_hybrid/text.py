@@ -17,7 +17,7 @@ from ninfer_core.api import (
     Rotation,
     WeightSource,
 )
-from ninfer_core.ops.linear import DECODE_ROWS, DenseMatrix, Stream
+from ninfer_core.ops.linear import DECODE_ROWS, DenseMatrix
 from ninfer_models.qwen_hybrid.config import QwenHybridConfig, parse_config
 from ninfer_models.qwen_hybrid.layers import (
     DeltaNet,
@@ -27,7 +27,6 @@ from ninfer_models.qwen_hybrid.layers import (
     Routes,
     make_feed_forward,
     mixer_state,
-    norms_behind,
     select_routes,
 )
 from ninfer_models.qwen_hybrid.mtp import MultiTokenHead
@@ -69,7 +68,6 @@ class TextModel:
         self._head_row_class = DECODE_ROWS * decode_columns
         self._routes = select_routes(device, kernels)
         self._parts = _make_parts(config, weights, self._routes)
-        self._norms_behind = norms_behind(self._parts)
         self._taps = {tap: [place for place, other in enumerate(taps) if other == tap] for tap in taps}
         self._draft_head = weights.matrices.get(DRAFT_HEAD, self._head)
         self._draft_token_ids = weights.tensors.get(DRAFT_TOKEN_IDS)
@@ -123,15 +121,15 @@ class TextModel:
     ) -> torch.Tensor:
         angles = self._routes.rope_angles(batch.positions, self._inverse_frequency, self._axis, self._attention_factor)
         run = Pass(batch.cache, batch.state, Rotation(*angles), row_class, prefill)
-        x = Stream(functional.embedding(batch.token_ids, self._embedding), self._parts[0].norm)
-        for index, (part, then) in enumerate(zip(self._parts, self._norms_behind, strict=True)):
-            x = part(x, run, then)
+        x = functional.embedding(batch.token_ids, self._embedding)
+        for index, part in enumerate(self._parts):
+            x = part(x, run)
             if index % 2 == 0:  # a mixer and a feed-forward part make a layer
                 continue
-            self._keep(batch, index // 2, x.values)
+            self._keep(batch, index // 2, x)
             if on_layer is not None:
-                on_layer(index // 2, x.values)
-        hidden = self._routes.rms_norm(x.values, self._final_norm, self._epsilon)
+                on_layer(index // 2, x)
+        hidden = self._routes.rms_norm(x, self._final_norm, self._epsilon)
         self._keep(batch, FINAL_HIDDEN, hidden)
         return hidden
 

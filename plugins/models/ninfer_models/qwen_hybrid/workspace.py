@@ -97,12 +97,8 @@ class _Unit:
         return max(self.tokens, self.row_class)
 
     def _stream(self) -> int:
-        """Residual before and after an addition, the normed input of the layer, in a round what is ready of the norms
-        of both, token ids and rotation tables."""
-        hidden = self.config.hidden_size
-        residual = 3 * self.tokens * hidden * self.activation
-        if not self.prefill:
-            residual += 2 * linear.ready_bytes(rows=self.tokens, width=hidden, activation=self.activation)
+        """Residual before and after an addition, the normed input of the layer, token ids and rotation tables."""
+        residual = 3 * self.tokens * self.config.hidden_size * self.activation
         rotation = partial_rope.angle_bytes(tokens=self.tokens, pairs=self.config.rope.pairs)
         return residual + rotation + 4 * self.tokens * INT64
 
