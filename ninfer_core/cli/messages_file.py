@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import click
 import msgspec
 
 from ninfer_core.api.request import Message, Role, TextPart, ToolCall
+from ninfer_core.cli.json_file import naming_file
 
 
 class _Text(msgspec.Struct, tag_field="type", tag="text", forbid_unknown_fields=True):
@@ -41,7 +41,7 @@ class _Conversation(msgspec.Struct, forbid_unknown_fields=True):
 def read_messages(path: Path) -> tuple[Message, ...]:
     """Raises a click.BadParameter that says where the file is wrong. Unknown fields are errors here: a person wrote
     them for a reason."""
-    try:
+    with naming_file(path, "--messages"):
         document = path.read_bytes()
         opening = document.lstrip()[:1]
         turns = (
@@ -50,10 +50,6 @@ def read_messages(path: Path) -> tuple[Message, ...]:
             else msgspec.json.decode(document, type=_Conversation).messages
         )
         return tuple(_message(turn) for turn in turns)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
-        raise click.BadParameter(f"{path}: {problem}", param_hint="--messages") from None
-    except OSError as problem:
-        raise click.BadParameter(f"{path}: {problem.strerror}", param_hint="--messages") from None
 
 
 def _message(turn: _Turn) -> Message:

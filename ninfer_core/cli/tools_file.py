@@ -9,10 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import click
 import msgspec
 
 from ninfer_core.api.request import ToolDefinition
+from ninfer_core.cli.json_file import naming_file
 
 _CHOICES = 'it can be "auto", "none" or an object of type "allowed_tools"'
 
@@ -29,10 +29,8 @@ class _Nested(msgspec.Struct, frozen=True):
 
 def read_tools(path: Path) -> tuple[ToolDefinition, ...]:
     """The effective set: what `tool_choice` leaves of the tools. Raises a click.BadParameter."""
-    try:
+    with naming_file(path, "--tools"):
         return effective_tools(msgspec.json.decode(path.read_bytes()))
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise click.BadParameter(f"{path}: {error}", param_hint="--tools") from error
 
 
 def effective_tools(document: Any) -> tuple[ToolDefinition, ...]:

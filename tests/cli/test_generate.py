@@ -126,13 +126,29 @@ def test_messages_files(tmp_path: Path) -> None:
     )
 
 
+DEEP = "[" * 100_000
+
+
 @pytest.mark.parametrize(
-    "text", ["", "{", "3", '{"turns": []}', '[{"role": "robot"}]', '[{"role": "user", "extra": 1}]']
+    ("text", "said"),
+    [
+        ("", "not valid JSON"),
+        ("{", "not valid JSON"),
+        ("\udcff", "not valid JSON"),
+        (
+            f'[{{"role": "assistant", "tool_calls": [{{"function": {{"name": "f", "arguments": {{"a": {DEEP}',
+            "too deeply",
+        ),
+        ("3", "Expected `object`"),
+        ('{"turns": []}', "turns"),
+        ('[{"role": "robot"}]', "robot"),
+        ('[{"role": "user", "extra": 1}]', "extra"),
+    ],
 )
-def test_a_messages_file_that_is_wrong_is_named(tmp_path: Path, text: str) -> None:
+def test_a_messages_file_that_is_wrong_is_named(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "messages.json"
-    path.write_text(text)
-    with pytest.raises(click.BadParameter, match=re.escape(str(path))):
+    path.write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(click.BadParameter, match=f"{re.escape(str(path))}: .*{said}"):
         read_messages(path)
 
 

@@ -149,7 +149,8 @@ def test_a_choice_takes_tools_out_of_the_effective_set(terminal: Terminal) -> No
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        ("nonsense", "malformed"),
+        ("nonsense", "it is not valid JSON"),
+        ("[" * 100_000, "it nests too deeply"),
         ("3", "Expected `array`"),
         ("{}", "Expected `array`, got `null`"),
         ('[{"type": "web_search"}]', "missing required field `name`"),
