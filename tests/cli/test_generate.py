@@ -126,7 +126,7 @@ def test_messages_files(tmp_path: Path) -> None:
     )
 
 
-DEEP = "[" * 100_000
+DEEP = '[{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {"a": ' + "[" * 100_000
 
 
 @pytest.mark.parametrize(
