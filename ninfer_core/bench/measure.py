@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Sequence
@@ -79,7 +80,7 @@ def _figure(
         case=case,
         check=check,
         seconds=statistics.median(seconds),
-        slow_seconds=sorted(seconds)[int(0.9 * (len(seconds) - 1))],
+        slow_seconds=sorted(seconds)[math.ceil(0.9 * (len(seconds) - 1))],
         samples=len(seconds),
         tokens=tokens,
         rows=rows,
