@@ -65,10 +65,13 @@ class ReferenceBlockAttention:
             torch.cat((pool[layer].index_select(0, slots), own.transpose(1, 2)), dim=2).float()
             for pool, own in ((ring.keys, key), (ring.values, value))
         )
+        keys, values = (torch.where(some[:, 0], each, 0.0) for each in (keys, values))
+        # The queries of a KV head as rows of one product: a product for each would copy its keys for each.
         grouped = query.float().reshape(rows, columns, shape.kv_heads, shape.group, -1).permute(0, 2, 3, 1, 4)
-        keys, values = (torch.where(some[:, 0], each, 0.0).unsqueeze(2) for each in (keys, values))
-        scores = (grouped @ keys.transpose(-1, -2)) * scale  # [rows, kv_heads, group, columns, tokens]
-        read: torch.Tensor = scores.masked_fill(~seen, float("-inf")).softmax(-1) @ values
+        scores = (grouped.flatten(2, 3) @ keys.transpose(-1, -2)) * scale
+        scores = scores.view(*grouped.shape[:4], -1)  # [rows, kv_heads, group, columns, tokens]
+        weights = scores.masked_fill(~seen, float("-inf")).softmax(-1)
+        read = (weights.flatten(2, 3) @ values).view_as(grouped)
         return read.permute(0, 3, 1, 2, 4).flatten(2).to(projected.dtype)
 
 
