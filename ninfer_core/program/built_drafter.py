@@ -9,6 +9,7 @@ import torch
 
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.api.speculative import Drafter, HostDrafter
+from ninfer_core.ops import held_drafts
 from ninfer_core.ops.paged_attention import AttentionRoutes
 from ninfer_core.program.drafting import DeviceDrafting, DraftBounds, Drafting, HostProposals
 from ninfer_core.program.host_drafts import AskedHostDrafts, HostDrafts, NoHostDrafts
@@ -54,4 +55,5 @@ def drafting_of(
         pools.features,
         routes,
         first_layer=plan.geometry.attention.layers,
+        hold=held_drafts.select(pools.features.device, plan.kernels),
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 
@@ -18,6 +18,7 @@ from ninfer_core.api.errors import PluginBroken
 from ninfer_core.api.model import AttentionCache
 from ninfer_core.api.speculative import Draft, DraftColumns, Drafter, DraftSampling
 from ninfer_core.ops.accept import Drafts
+from ninfer_core.ops.held_drafts import HoldDrafts
 from ninfer_core.ops.paged_attention import AttentionRoute, AttentionRoutes
 from ninfer_core.ops.round_start import RoundInputs
 from ninfer_core.plugins.loading import failures_of
@@ -46,10 +47,17 @@ class Shown(Protocol):
         ...
 
 
+class Proposed(NamedTuple):
+    """What a round checks, and its `columns` int64 [rows, 1 + drafts]: the anchor of every row, and the drafts."""
+
+    drafts: Drafts
+    columns: torch.Tensor
+
+
 class Drafting(Shown, Protocol):
     """Where the drafts of a round come from. What is called for a round launches work and waits for nothing."""
 
-    def drafts(self, begun: RoundInputs, context_tokens: int) -> Drafts:
+    def propose(self, begun: RoundInputs, context_tokens: int) -> Proposed:
         """For every row of a round that has begun, none of which reaches beyond `context_tokens`."""
         ...
 
@@ -79,9 +87,10 @@ class HostProposals(NothingShown):
     def __init__(self, told: torch.Tensor) -> None:
         self._told = told
 
-    def drafts(self, begun: RoundInputs, context_tokens: int) -> Drafts:
+    def propose(self, begun: RoundInputs, context_tokens: int) -> Proposed:
         told = self._told[:, : begun.slots.shape[0]]
-        return Drafts(told[1:].T.contiguous(), told[0])
+        drafts = told[1:].T
+        return Proposed(Drafts(drafts.contiguous(), told[0]), torch.cat((begun.anchors, drafts), dim=1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +115,7 @@ class DeviceDrafting:
         kept: torch.Tensor,
         routes: AttentionRoutes,
         first_layer: int,
+        hold: HoldDrafts,
     ) -> None:
         self._drafter = drafter
         self._label = label
@@ -114,26 +124,27 @@ class DeviceDrafting:
         self._kept = kept
         self._routes = routes
         self._first_layer = first_layer
+        self._hold = hold
 
-    def drafts(self, begun: RoundInputs, context_tokens: int) -> Drafts:
-        table, slots = self._pools.rows.sampler_table, begun.slots
+    def propose(self, begun: RoundInputs, context_tokens: int) -> Proposed:
+        bounds = self._bounds
         columns = DraftColumns(
-            slots=slots,
-            positions=begun.positions - begun.pending.unsqueeze(1),
-            token_ids=self._pools.rows.candidates.index_select(0, slots),
-            features=self._kept.index_select(0, slots),
+            slots=begun.slots,
+            positions=begun.pending_positions,
+            token_ids=begun.pending_ids,
+            features=self._kept.index_select(0, begun.slots),
             counts=begun.pending.clamp(min=1),  # where kernels are only compiled, nothing has written it
             anchors=begun.anchors[:, 0],
             lengths=begun.lengths,
             state=self._pools.drafter_state,
             cache=self._cache(self._routes.decode, begun.block_table, context_tokens),
         )
-        sampling = DraftSampling(table.numbers.index_select(0, slots)[:, 0], table.seeds.index_select(0, slots))
         with self._failures("propose"):
-            draft = self._drafter.propose(columns, sampling)
-        if (wrong := wrong_draft(draft, slots.shape[0], self._bounds)) is not None:
+            draft = self._drafter.propose(columns, DraftSampling(begun.temperature, begun.seeds))
+        if (wrong := wrong_draft(draft, begun.slots.shape[0], bounds)) is not None:
             raise PluginBroken(f"{self._label} gave back something wrong from its drafter's propose: {wrong}")
-        return held_to(draft, self._bounds)
+        held = self._hold(draft.token_ids, draft.counts, draft.law_ids, begun.anchors, bounds.token_domain)
+        return Proposed(Drafts(held.token_ids, held.counts, draft.law_ids, draft.probabilities), held.columns)
 
     def features(self, rows: int, columns: int) -> torch.Tensor | None:
         _, _, taps, width = self._kept.shape
@@ -216,24 +227,3 @@ def wrong_draft(draft: object, rows: int, bounds: DraftBounds) -> str | None:
     if (draft.law_ids is None) != (draft.probabilities is None):
         return "law_ids or probabilities without the other"
     return None
-
-
-def held_to(draft: Draft, bounds: DraftBounds) -> Drafts:
-    """The drafts that can be looked at: one that is no token ends its row's, and no count is out of range.
-
-    Where drafts are drawn it is the last one looked at, in the form of a token that its law does not have: so it is
-    rejected, and the token in its place is one of max(p - q, 0), as the law wants it (docs/speculation.md,
-    "Acceptance").
-    """
-    token_ids, law_ids = draft.token_ids, draft.law_ids
-    known = (token_ids >= 0) & (token_ids < bounds.token_domain)
-    counts = known.long().cumprod(1).sum(1)
-    instead = torch.zeros_like(token_ids)
-    if law_ids is not None:
-        counts = (counts + 1).clamp(max=bounds.draft_tokens)
-        # Of one token more than the support has, at least one is not in it.
-        spare = torch.arange(bounds.law_width + 1, device=law_ids.device).view(1, 1, -1, 1)
-        instead = (law_ids.unsqueeze(2) != spare).all(-1).long().argmax(-1)
-    if draft.counts is not None:
-        counts = torch.minimum(counts, draft.counts.clamp(min=0))
-    return Drafts(torch.where(known, token_ids, instead), counts, law_ids, draft.probabilities)

@@ -126,9 +126,8 @@ class DraftedRounds:
         """-> [rows, 2 + columns], as `Transfer.send_checked` takes it."""
         launched, buffers = self._launched, self._pools.rows
         begun = launched.begin(rows)
-        drafts = self._drafting.drafts(begun, context_tokens)
+        drafts, columns = self._drafting.propose(begun, context_tokens)
         features = self._drafting.features(rows, launched.columns)
-        columns = torch.cat((begun.anchors, drafts.token_ids), dim=1)
         hidden = launched.decode(begun, columns, features, context_tokens)
         self._drafting.keep(begun.slots, features)
         accepted = self.acceptor.accept(

@@ -13,7 +13,7 @@ import torch
 from ninfer_core.plugins import PluginRegistry
 from ninfer_core.testing.scripted_drafters import BACKEND, scripted_registry
 from tests.gpu.test_drafted_rounds import OUTPUT, PROMPTS, build, run, sampling
-from tests.program.drafted import AheadOfUnits
+from tests.program.drafted import AheadOfUnits, generate
 
 pytestmark = [
     pytest.mark.gpu,
@@ -54,6 +54,13 @@ def test_rounds_ahead_change_no_token(weights: str, options: dict[str, Any], reg
 
     for seed in range(3):
         cuts = options["spec"] != "dflash2"
-        ahead = AheadOfUnits(program, WISHES, OUTPUT, random.Random(seed), cuts=cuts, on_open=on_open)
+        ahead = AheadOfUnits(program, WISHES, OUTPUT, random.Random(seed), cuts=cuts, on_open=on_open, chunk=512)
         assert ahead.run() == found
         assert ahead.seen["ahead"] > 8
+
+
+def test_rounds_ahead_without_drafts(registry: PluginRegistry) -> None:
+    program, _, _ = build(registry)
+    expected = [generate(program, *wish, OUTPUT) for wish in WISHES]
+    for seed in range(2):
+        assert AheadOfUnits(program, WISHES, OUTPUT, random.Random(seed), cuts=False).run() == expected

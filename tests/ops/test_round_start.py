@@ -15,7 +15,8 @@ def state(device: torch.device, offered: int, blocks: int) -> SlotState:
     greedy_slot = 1
     numbers = torch.ones(SLOTS, 5)
     numbers[greedy_slot, 0] = 0.0
-    table = SamplerTable(numbers.to(device), torch.ones(SLOTS, dtype=torch.int64), torch.zeros(SLOTS))
+    seeds = torch.randint(-(1 << 60), 1 << 60, (SLOTS,))
+    table = SamplerTable(numbers.to(device), torch.ones(SLOTS, dtype=torch.int64), seeds.to(device))
     return SlotState(
         candidates=torch.randint(0, VOCABULARY, (SLOTS, offered)).to(device),
         offered=torch.full((SLOTS,), offered, device=device),
@@ -49,6 +50,10 @@ def expected(inputs: list[tuple[int, int, int]], before: SlotState, columns: int
         torch.tensor(positions),
         torch.tensor(positions) + 1,
         before.block_tables[slots],
+        torch.tensor([[each - max(number, 1) for each in row] for row, number in zip(positions, kept, strict=True)]),
+        before.candidates[slots],
+        before.table.numbers[slots, 0],
+        before.table.seeds[slots],
     )
     return made, SlotState(before.candidates, before.offered, lengths, before.block_tables, counts, before.table)
 
@@ -80,7 +85,7 @@ def test_a_round_begins_where_the_last_one_was_accepted(
         before.lengths.to(device),
         before.block_tables.to(device),
         before.penalty_counts.to(device),
-        SamplerTable(before.table.numbers.to(device), before.table.top_k, before.table.seeds),
+        SamplerTable(before.table.numbers.to(device), before.table.top_k, before.table.seeds.to(device)),
     )
     padded = torch.full((3, 8), 1 << 40, dtype=torch.int64, device=device)
     padded[:, : len(inputs)] = torch.tensor(inputs).T

@@ -85,6 +85,7 @@ class AheadOfUnits:
         *,
         cuts: bool,
         on_open: Callable[[int, int], None] = lambda row, wish: None,
+        chunk: int = 128,
     ) -> None:
         self._program = program
         self._wishes = wishes
@@ -92,6 +93,7 @@ class AheadOfUnits:
         self._draw = draw
         self._cuts = cuts
         self._on_open = on_open
+        self._chunk = chunk
         self._waiting = list(range(len(wishes)))
         self._made: dict[int, list[int]] = {}  # by wish, of those that have a row
         self._rows: dict[int, int] = {}
@@ -119,7 +121,7 @@ class AheadOfUnits:
         while self._waiting and self._program.slots.free_slots:
             wish = self._waiting.pop(0)
             tokens, sampling = self._wishes[wish]
-            row, candidate = begin(self._program, tokens, sampling, self._output)
+            row, candidate = begin(self._program, tokens, sampling, self._output, self._chunk)
             self._on_open(row, wish)
             self._rows[wish], self._made[wish], self._accepted[wish] = row, [candidate], 1
 

@@ -21,7 +21,10 @@ is launched before it is known what the last one offers takes all of that, up to
     table          `ops.sample.SamplerTable`
     RoundInputs    slots, folded (F), pending, lengths int64 [rows] and anchors int64 [rows, 1], all on the device;
                    positions int64 [rows, columns]; chosen_positions int64 [rows, columns]: index in the sequence of
-                   the token that each column chooses; block_table int32 [rows, blocks]
+                   the token that each column chooses; block_table int32 [rows, blocks]. For a drafter:
+                   pending_positions int64 [rows, columns], those of the pending columns and on; pending_ids int64
+                   [rows, columns], the slot's candidates, which stand behind these; temperature float32 [rows];
+                   seeds int64 [rows]
 
 Nothing else is written; slots that are not named are not touched.
 """

@@ -33,6 +33,10 @@ class RoundInputs:
     positions: torch.Tensor
     chosen_positions: torch.Tensor
     block_table: torch.Tensor
+    pending_positions: torch.Tensor
+    pending_ids: torch.Tensor
+    temperature: torch.Tensor
+    seeds: torch.Tensor
 
 
 def start_round(inputs: torch.Tensor, state: SlotState, columns: int) -> RoundInputs:
@@ -46,13 +50,18 @@ def start_round(inputs: torch.Tensor, state: SlotState, columns: int) -> RoundIn
     lengths = state.lengths.index_select(0, slots) + folded
     state.lengths.index_copy_(0, slots, lengths)
     positions = lengths.unsqueeze(1) + torch.arange(columns, device=lengths.device)
+    pending = folded.clamp(min=1)
     return RoundInputs(
         slots=slots,
         folded=folded,
-        pending=folded.clamp(min=1),
+        pending=pending,
         anchors=previous.gather(1, (counted - 1).clamp(min=0).unsqueeze(1)),
         lengths=lengths,
         positions=positions,
         chosen_positions=positions + 1,
         block_table=state.block_tables.index_select(0, slots),
+        pending_positions=positions - pending.unsqueeze(1),
+        pending_ids=previous[:, :columns],
+        temperature=temperature,
+        seeds=state.table.seeds.index_select(0, slots),
     )

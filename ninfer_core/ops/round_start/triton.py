@@ -19,8 +19,10 @@ ALIGNED_ROWS = 8
 def start_round(inputs: torch.Tensor, state: SlotState, columns: int) -> RoundInputs:
     """inputs [3, rows] -> the inputs of `columns` new columns; see the package."""
     rows, blocks = inputs.shape[1], state.block_tables.shape[1]
-    parts = _aligned(rows, (1, 1, 1, 1, 1, columns, columns), state.lengths.device)
-    slots, folded, pending, anchors, lengths, positions, chosen = parts
+    wide = (columns, columns, columns, columns)
+    parts = _aligned(rows, (1, 1, 1, 1, 1, 1, *wide), state.lengths.device)
+    slots, folded, pending, anchors, lengths, seeds, positions, chosen, pending_positions, pending_ids = parts
+    temperature = torch.empty(rows, dtype=torch.float32, device=state.lengths.device)
     block_table = torch.empty(rows, blocks, dtype=torch.int32, device=state.lengths.device)
     start_kernel[(rows, triton.cdiv(blocks, BLOCK_TABLE_ENTRIES))](
         inputs,
@@ -30,6 +32,7 @@ def start_round(inputs: torch.Tensor, state: SlotState, columns: int) -> RoundIn
         state.block_tables,
         state.penalty_counts,
         state.table.numbers,
+        state.table.seeds,
         slots,
         folded,
         pending,
@@ -37,6 +40,10 @@ def start_round(inputs: torch.Tensor, state: SlotState, columns: int) -> RoundIn
         lengths,
         positions,
         chosen,
+        pending_positions,
+        pending_ids,
+        temperature,
+        seeds,
         block_table,
         inputs.stride(0),
         blocks,
@@ -57,6 +64,10 @@ def start_round(inputs: torch.Tensor, state: SlotState, columns: int) -> RoundIn
         positions=positions.view(rows, columns),
         chosen_positions=chosen.view(rows, columns),
         block_table=block_table,
+        pending_positions=pending_positions.view(rows, columns),
+        pending_ids=pending_ids.view(rows, columns),
+        temperature=temperature,
+        seeds=seeds,
     )
 
 
@@ -77,6 +88,7 @@ def start_kernel(
     block_tables,
     penalty_counts,
     sampler_numbers,
+    sampler_seeds,
     out_slots,
     out_folded,
     out_pending,
@@ -84,6 +96,10 @@ def start_kernel(
     out_lengths,
     out_positions,
     out_chosen,
+    out_pending_positions,
+    out_pending_ids,
+    out_temperature,
+    out_seeds,
     out_block_table,
     inputs_stride,
     blocks,
@@ -115,11 +131,17 @@ def start_kernel(
         last = tl.maximum(counted - 1, 0)
         tl.store(out_slots + row, slot)
         tl.store(out_folded + row, folded)
-        tl.store(out_pending + row, tl.maximum(folded, 1))
+        pending = tl.maximum(folded, 1)
+        tl.store(out_pending + row, pending)
+        tl.store(out_temperature + row, temperature)
+        tl.store(out_seeds + row, tl.load(sampler_seeds + slot))
         tl.store(out_anchors + row, tl.load(candidates + slot * OFFERED + last))
         length = tl.load(lengths + slot) + folded
         tl.store(lengths + slot, length)
         tl.store(out_lengths + row, length)
         position = length + column
-        tl.store(out_positions + row * COLUMNS + column, position, mask=column < COLUMNS)
-        tl.store(out_chosen + row * COLUMNS + column, position + 1, mask=column < COLUMNS)
+        inside, place = column < COLUMNS, row * COLUMNS + column
+        tl.store(out_positions + place, position, mask=inside)
+        tl.store(out_chosen + place, position + 1, mask=inside)
+        tl.store(out_pending_positions + place, position - pending, mask=inside)
+        tl.store(out_pending_ids + place, token, mask=inside)
