@@ -127,6 +127,10 @@ def bounded_protocol(max_connections: int, head_seconds: float) -> type[HttpTool
             problem = sys.exc_info()[1]
             self._answer_and_close(_no_http(str(problem) if problem else msg))
 
+        def _unsupported_upgrade_warning(self) -> None:
+            """Whoever asks for another protocol is answered in this one (RFC 9110, section 7.8), which is nothing to
+            warn of; uvicorn would tell the operator to install a library for it."""
+
         def _await_head(self) -> None:
             self._head_is_there()
             self._head_timer = self.loop.call_later(head_seconds, self.transport.close)

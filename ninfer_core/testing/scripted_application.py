@@ -19,7 +19,7 @@ from ninfer_core.serving.app import create_app
 from ninfer_core.serving.asgi import Application
 from ninfer_core.serving.listening import listening_socket
 from ninfer_core.serving.server import HTTPServer
-from ninfer_core.telemetry import create_log
+from ninfer_core.telemetry import Log, create_log
 from ninfer_core.testing.scripted_service import ScriptedService
 
 START_SECONDS = 30.0
@@ -61,12 +61,12 @@ def exchange(
 
 
 @contextmanager
-def listening(app: Application, **server: Any) -> Iterator[str]:
+def listening(app: Application, log: Log | None = None, **server: Any) -> Iterator[str]:
     """Serve on a free port until the block ends; gives the URL without a slash at its end. `server` goes to
     HTTPServer."""
     ready = threading.Event()
     with listening_socket("127.0.0.1", 0) as listener:
-        bounded = HTTPServer(app, create_log("off"), on_listening=ready.set, drain_seconds=5, **server)
+        bounded = HTTPServer(app, log or create_log("off"), on_listening=ready.set, drain_seconds=5, **server)
         thread = threading.Thread(
             target=lambda: asyncio.run(bounded.run_on(listener)), name="scripted-application", daemon=True
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import socket
 import time
@@ -13,6 +14,7 @@ from ninfer_protocols.openai_chat import ninfer_protocol_build
 
 from ninfer_core.serving.asgi import Application
 from ninfer_core.serving.connections import MAX_CONNECTIONS, MAX_HEAD_BYTES, connection_bound
+from ninfer_core.telemetry import create_log
 from ninfer_core.testing.scripted_application import listening, scripted_application
 from ninfer_core.testing.scripted_service import EventScript, ScriptedService
 
@@ -103,6 +105,15 @@ def test_a_head_without_end_is_refused(app: Application, field: bytes) -> None:
         assert head.startswith(b"HTTP/1.1 431 ")
         error = json.loads(body)["error"]
         assert error["code"] == "request_head_too_large" and str(MAX_HEAD_BYTES) in error["message"]
+
+
+@pytest.mark.parametrize("protocol", ["websocket", "h2c"])
+def test_another_protocol_is_answered_in_this_one(app: Application, protocol: str) -> None:
+    log = io.StringIO()
+    with listening(app, log=create_log("info", log)) as url:
+        headers = {"connection": "upgrade", "upgrade": protocol, "sec-websocket-key": "AAAA"}
+        assert httpx.get(f"{url}/health", headers=headers).json() == {"status": "ok"}
+    assert "library_message" not in log.getvalue()
 
 
 @pytest.mark.contract("GEN-14")
