@@ -34,7 +34,12 @@ class Shape:
 
 
 SMALL = Shape()
-SHAPES = [SMALL, Shape(key_heads=2, value_heads=2, key_dim=8, columns=1), Shape(value_heads=3, columns=2)]
+SHAPES = [
+    SMALL,
+    Shape(key_heads=2, value_heads=2, key_dim=8, columns=1),
+    Shape(value_heads=3, columns=2),
+    Shape(key_dim=32, value_dim=32, columns=2),
+]
 
 
 @dataclass
@@ -315,11 +320,15 @@ def test_rounds_of_published_shapes(key_heads: int, value_heads: int, columns: i
 
 @pytest.mark.gpu
 @on_a_device
-@published
 @pytest.mark.parametrize("columns", [1, 4])
-def test_rounds_of_published_shapes_in_16_bits(key_heads: int, value_heads: int, columns: int) -> None:
+@pytest.mark.parametrize(
+    ("key_heads", "value_heads", "dim"),
+    [(16, 48, 128), (16, 32, 128), (8, 8, 128), (4, 8, 64), (4, 8, 32), (2, 8, 16)],
+    ids=["27b", "35b", "unshared", "64", "32", "16"],
+)
+def test_rounds_in_16_bits(key_heads: int, value_heads: int, dim: int, columns: int) -> None:
     device = torch.device("cuda")
-    scene = Scene(Shape(key_heads, value_heads, 128, 128, columns), device, [3, 2], dtype=torch.bfloat16)
+    scene = Scene(Shape(key_heads, value_heads, dim, dim, columns), device, [3, 2], dtype=torch.bfloat16)
     mixer, accepted = select(device, "auto"), [0, 0]
     for turn in range(columns + 3):
         columns_of_turn = scene.columns(columns)

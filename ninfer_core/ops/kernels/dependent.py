@@ -15,8 +15,7 @@ of this launch may still want; after the last load, it fills what this one has s
 **Before waiting, a kernel reads only what no launch of the chain stores**: weights, scales, tables. With one exception:
 what was stored by launches before the one ahead may be read too, if that one calls in the order of `follow`. It has
 then waited when this one begins; what it saw may still be old in the cache of a multiprocessor, so such loads go past
-it (`cache_modifier=".cg"`). Nothing is stored before waiting, unless that is so and only launches before the one ahead
-have read or stored it: nobody who still runs looks.
+it (`cache_modifier=".cg"`). Nothing is stored before waiting.
 
 So the order says what the next kernel may do: `follow` (wait, then let begin) is for kernels whose next one reads
 further back; the other order for those whose next one reads nothing but weights before it waits.

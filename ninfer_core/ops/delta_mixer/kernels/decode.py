@@ -105,8 +105,7 @@ def decode_kernel(
     """Grid (value_heads, rows). `memory` and the rings are those of one layer; strides are in elements.
 
     With DEPENDENT the launch may begin before the one ahead has ended, but not before that one has seen the end of
-    everything ahead of itself: so what the round's start has written can be read at once, the memory, which nothing
-    ahead of the round's start touches any more, is read, folded and written back at once, and the projection alone is
+    everything ahead of itself: so what the round's start has written can be read at once, and the projection alone is
     waited for. That is so because `ops.linear` waits before it lets the next launch begin; one that does it the other
     way round, as those of `ops.moe` do, may not stand right ahead of this one.
 
@@ -147,14 +146,6 @@ def decode_kernel(
     b += row * b_row + head
     a += row * a_row + head
     out += (row * COLUMNS * VALUE_HEADS + head) * VALUE_DIM + value_index
-    if AHEAD > 0:
-        following = row * VALUE_HEADS + head + AHEAD
-        if following < tl.num_programs(1) * VALUE_HEADS:
-            theirs = (tl.load(slots + following // VALUE_HEADS) * VALUE_HEADS + following % VALUE_HEADS) * KEY_DIM
-            _prefetch(memory + theirs * VALUE_DIM + tl.arange(0, KEY_DIM * VALUE_DIM // 32) * 32)
-    held = folded(held, oldest, homes, first, taken, KEY_HEADS, VALUE_HEADS, KEY_DIM, VALUE_DIM, RING, WARPS)
-    if taken > 0:
-        store_memory(home, held, KEY_DIM, VALUE_DIM, WARPS)
     wait_for_launches(DEPENDENT)
     query3 = tl.load(qkv + query_channel)
     key3 = tl.load(qkv + key_channel)
@@ -163,6 +154,14 @@ def decode_kernel(
     strength = tl.load(b)
     rate = tl.load(a)
     let_next_begin(DEPENDENT)
+    if AHEAD > 0:
+        following = row * VALUE_HEADS + head + AHEAD
+        if following < tl.num_programs(1) * VALUE_HEADS:
+            theirs = (tl.load(slots + following // VALUE_HEADS) * VALUE_HEADS + following % VALUE_HEADS) * KEY_DIM
+            _prefetch(memory + theirs * VALUE_DIM + tl.arange(0, KEY_DIM * VALUE_DIM // 32) * 32)
+    held = folded(held, oldest, homes, first, taken, KEY_HEADS, VALUE_HEADS, KEY_DIM, VALUE_DIM, RING, WARPS)
+    if taken > 0:
+        store_memory(home, held, KEY_DIM, VALUE_DIM, WARPS)
 
     for column in range(COLUMNS):
         query = _convolved((query0, query1, query2), query3, query_taps)
