@@ -199,7 +199,7 @@ class EncodingWeights:
         time: its scale is that of its largest number."""
         import torch
 
-        from ninfer_core.ops.linear import encode_nvfp4, nvfp4_scale
+        from ninfer_core.ops.linear import nvfp4_codes, nvfp4_scale
 
         *leading, outputs, inputs = spec.shape
         matrices, size = math.prod(leading), outputs * inputs
@@ -215,9 +215,9 @@ class EncodingWeights:
             low, high = whole.amin((-2, -1)), whole.amax((-2, -1))
             scales[some] = nvfp4_scale(torch.maximum(-low, high).float())
             for start in range(0, outputs, step):
-                coded = encode_nvfp4(whole[:, start : start + step], scales[some])
-                flat[some, start : start + step].copy_(coded.codes)
-                blocks[some, start : start + step].copy_(coded.block_scale)
+                coded, block_scale = nvfp4_codes(whole[:, start : start + step], scales[some])
+                flat[some, start : start + step].copy_(coded)
+                blocks[some, start : start + step].copy_(block_scale)
         return blocks.view(-1), scales
 
 

@@ -37,6 +37,8 @@ FORMATS: dict[str, Callable[[torch.Tensor], Matrix]] = {
     "nvfp4": encode_nvfp4,
 }
 EPSILON = 1e-6
+RAGGED = {"dense": 320, "fp8": 320, "fp8_groups": 320, "nvfp4": 384}
+"""Inputs that no tile divides: as odd as the kernels take them."""
 KINDS: tuple[Kind, ...] = ("gated", "narrow", "wide")
 
 
@@ -85,7 +87,7 @@ def arguments(
 
 
 @pytest.mark.parametrize("fused", ["", "norm", "residual", "norm residual", "gated norm", "gated norm residual"])
-@pytest.mark.parametrize("inputs", [256, 320])
+@pytest.mark.parametrize("ragged", [False, True])
 @pytest.mark.parametrize("form", FORMATS)
 def test_few_rows(
     linear: Linear,
@@ -93,9 +95,10 @@ def test_few_rows(
     dtype: torch.dtype,
     tolerance: Tolerance,
     form: str,
-    inputs: int,
+    ragged: bool,
     fused: str,
 ) -> None:
+    inputs = RAGGED[form] if ragged else 256
     for rows in (1, 3):
         x, matrix, norm, residual = arguments(kernel_device, dtype, rows, inputs, 70, form)
         gated = "gated" in fused
@@ -111,7 +114,8 @@ def test_few_rows(
 def test_every_class_at_its_edges(
     linear: Linear, kernel_device: torch.device, dtype: torch.dtype, tolerance: Tolerance, form: str, row_class: int
 ) -> None:
-    x, matrix, norm, residual = arguments(kernel_device, dtype, row_class, 192, 24, form)
+    inputs = 384 if form == "nvfp4" else 192
+    x, matrix, norm, residual = arguments(kernel_device, dtype, row_class, inputs, 24, form)
     whole = linear(x, matrix, row_class, norm=norm, residual=residual)
     tolerance.check(whole, expected(x, matrix, norm, residual, gated=False))
     for rows in (1, row_class - 1):
@@ -128,7 +132,8 @@ def test_programs_share_the_inputs_of_few_outputs(
     linear: Linear, kernel_device: torch.device, dtype: torch.dtype, tolerance: Tolerance, form: str, fused: str
 ) -> None:
     """Twice, since the counters have to be as they were; in one class of rows, with a ragged last share."""
-    x, matrix, norm, residual = arguments(kernel_device, dtype, 3, 1728, 40, form)
+    inputs = 1792 if form == "nvfp4" else 1728
+    x, matrix, norm, residual = arguments(kernel_device, dtype, 3, inputs, 40, form)
     gated, given_norm = "gated" in fused, norm if "norm" in fused else None
     given = residual if "residual" in fused else None
     once = linear(x, matrix, 24, norm=given_norm, residual=given, gated=gated)
@@ -185,7 +190,7 @@ def test_many_rows(
 def test_inputs_that_no_kernel_reads_take_the_reference(
     linear: Linear, kernel_device: torch.device, dtype: torch.dtype, tolerance: Tolerance, form: str
 ) -> None:
-    for inputs in (48, 72) if form != "nvfp4" else (48, 80):
+    for inputs in (48, 72) if form != "nvfp4" else (48, 192):
         x, matrix, norm, _ = arguments(kernel_device, dtype, 5, inputs, 24, form)
         tolerance.check(linear(x, matrix, 8, norm=norm), expected(x, matrix, norm, None, gated=False))
 
@@ -201,9 +206,10 @@ def test_leading_axes_and_no_rows(linear: Linear, kernel_device: torch.device, d
 def test_what_is_behind_the_rows_is_not_read(
     linear: Linear, kernel_device: torch.device, dtype: torch.dtype, form: str
 ) -> None:
-    x, matrix, norm, residual = arguments(kernel_device, dtype, 8, 64, 40, form)
+    x, matrix, norm, residual = arguments(kernel_device, dtype, 8, 128, 40, form)
     x[3:], residual[3:] = float("nan"), float("nan")
-    assert linear(x[:3], matrix, 8, norm=norm, residual=residual[:3]).isfinite().all()
+    for rows in (1, 3):
+        assert linear(x[:rows], matrix, 8, norm=norm, residual=residual[:rows]).isfinite().all()
 
 
 def test_the_table_has_every_form_and_class() -> None:
@@ -221,29 +227,36 @@ def test_the_decoding_kernels_know_every_code(kernel_device: torch.device) -> No
     codes[(codes & 127) == 127] = 0  # no weight is a NaN
     fp8 = Fp8Matrix(codes.view(torch.float8_e4m3fn).view(2, 128).to(kernel_device), torch.ones(2, 1).to(kernel_device))
     assert torch.equal(decoded(fp8), dense(fp8))
-    block_scale = torch.arange(127, dtype=torch.uint8).view(torch.float8_e4m3fn)[:, None].expand(-1, 32).contiguous()
-    pairs = torch.arange(256, dtype=torch.uint8).expand(127, -1).contiguous()
+    words = torch.arange(1 << 16, dtype=torch.int32).to(torch.int16).view(128, 512)
+    block_scale = torch.arange(128, dtype=torch.uint8).clamp(max=126)[:, None].expand(-1, 128).contiguous()
     nvfp4 = Nvfp4Matrix(
-        pairs.to(kernel_device), block_scale.to(kernel_device), torch.linspace(0.1, 3, 127).to(kernel_device)
+        words.view(torch.uint8).to(kernel_device),
+        block_scale.view(torch.float8_e4m3fn).to(kernel_device),
+        torch.linspace(0.1, 3, 128).to(kernel_device),
     )
     assert torch.equal(decoded(nvfp4), dense(nvfp4))
 
 
 @pytest.mark.parametrize("form", ["fp8", "nvfp4"])
+@pytest.mark.parametrize(("at_once", "row_class"), [(1, 8), (8, 8), (32, 32), (64, 64)])
 def test_the_product_knows_every_code(
-    linear: Linear, kernel_device: torch.device, dtype: torch.dtype, form: str
+    linear: Linear, kernel_device: torch.device, dtype: torch.dtype, at_once: int, row_class: int, form: str
 ) -> None:
-    """x picks one input at a time, so that every weight comes out alone."""
-    codes = torch.arange(256, dtype=torch.uint8).view(8, 32)
+    """x picks one input at a time, so that every weight comes out alone: in words of every value of either byte."""
     matrix: Matrix
     if form == "fp8":
+        codes = torch.arange(256, dtype=torch.uint8).view(2, 128)
         codes[(codes & 127) == 127] = 0
-        matrix = Fp8Matrix(codes.view(torch.float8_e4m3fn).to(kernel_device), torch.ones(8, 1).to(kernel_device))
+        matrix = Fp8Matrix(codes.view(torch.float8_e4m3fn).to(kernel_device), torch.ones(2, 1).to(kernel_device))
     else:
-        block_scale = torch.tensor([1, 7, 8, 126], dtype=torch.uint8).view(torch.float8_e4m3fn).expand(8, -1)
+        words = (torch.arange(256) * 24413 % (1 << 16)).to(torch.int16).view(8, 32)
+        block_scale = torch.tensor([1, 7, 8, 126] * 2, dtype=torch.uint8).view(torch.float8_e4m3fn).expand(8, -1)
         matrix = Nvfp4Matrix(
-            codes.to(kernel_device), block_scale.contiguous().to(kernel_device), torch.ones(8).to(kernel_device)
+            words.view(torch.uint8).to(kernel_device),
+            block_scale.contiguous().to(kernel_device),
+            torch.ones(8).to(kernel_device),
         )
     one_hot = torch.eye(matrix.inputs).to(kernel_device, dtype)
-    picked = linear(one_hot, matrix, 64)
+    starts = range(0, matrix.inputs, at_once)
+    picked = torch.cat([linear(one_hot[start : start + at_once], matrix, row_class) for start in starts])
     assert torch.equal(picked.float(), dense(matrix).T)

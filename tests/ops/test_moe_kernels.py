@@ -34,25 +34,30 @@ def encode(weight: torch.Tensor, layout: str) -> Matrix:
 
 
 def make_weights(
-    device: torch.device, layout: str = "dense", shared_layout: str | None = None, dtype: torch.dtype = torch.float32
+    device: torch.device,
+    layout: str = "dense",
+    shared_layout: str | None = None,
+    dtype: torch.dtype = torch.float32,
+    hidden: int = HIDDEN,
+    width: int = WIDTH,
 ) -> moe.ExpertWeights:
     def matrix(form: str, *shape: int) -> Matrix:
         return encode((torch.randn(*shape) / shape[-1] ** 0.5).to(device, dtype), form)
 
     shared = layout if shared_layout is None else shared_layout
     return moe.ExpertWeights(
-        router=torch.randn(EXPERTS, HIDDEN).to(device, dtype),
-        gate_up=matrix(layout, EXPERTS, 2 * WIDTH, HIDDEN),
-        down=matrix(layout, EXPERTS, HIDDEN, WIDTH),
-        shared_gate=(torch.randn(1, HIDDEN) / HIDDEN**0.5).to(device, dtype),
-        shared_gate_up=matrix(shared, 2 * SHARED_WIDTH, HIDDEN),
-        shared_down=matrix(shared, HIDDEN, SHARED_WIDTH),
+        router=torch.randn(EXPERTS, hidden).to(device, dtype),
+        gate_up=matrix(layout, EXPERTS, 2 * width, hidden),
+        down=matrix(layout, EXPERTS, hidden, width),
+        shared_gate=(torch.randn(1, hidden) / hidden**0.5).to(device, dtype),
+        shared_gate_up=matrix(shared, 2 * SHARED_WIDTH, hidden),
+        shared_down=matrix(shared, hidden, SHARED_WIDTH),
         per_token=TOP_K,
     )
 
 
-def make_norm(device: torch.device) -> Norm:
-    return Norm(torch.randn(HIDDEN, device=device) * 0.1, EPSILON)
+def make_norm(device: torch.device, hidden: int = HIDDEN) -> Norm:
+    return Norm(torch.randn(hidden, device=device) * 0.1, EPSILON)
 
 
 def oracle(x: torch.Tensor, weights: moe.ExpertWeights, norm: Norm, residual: torch.Tensor) -> torch.Tensor:
@@ -125,6 +130,15 @@ def test_many_tokens(grouped: moe.FeedForward, kernel_device: torch.device, layo
     nothing = torch.zeros_like(x)
     tolerance = FP8_LAYER if layout.startswith("fp8") else FP32_OPERATION  # codes are multiplied with codes
     tolerance.check(grouped(x, weights, norm=norm, residual=nothing), oracle(x, weights, norm, nothing))
+
+
+@pytest.mark.parametrize("row_class", [0, 8])
+def test_words_of_four_bit_codes_that_are_exchanged(
+    layer: moe.FeedForward, kernel_device: torch.device, row_class: int
+) -> None:
+    weights, norm = make_weights(kernel_device, "nvfp4", hidden=256, width=128), make_norm(kernel_device, 256)
+    x = torch.randn(3, 256, device=kernel_device)
+    FP32_OPERATION.check(layer(x, weights, row_class, norm=norm, residual=x), oracle(x, weights, norm, x))
 
 
 def test_experts_of_two_formats(grouped: moe.FeedForward, kernel_device: torch.device) -> None:

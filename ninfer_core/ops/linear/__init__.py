@@ -27,7 +27,8 @@ small one beside it. Its results have the bits of two calls with the same normed
 
 from __future__ import annotations
 
-from ninfer_core.ops.linear.formats import dense, encode_fp8, encode_nvfp4, nvfp4_scale
+from ninfer_core.ops.linear.arrangement import arrange
+from ninfer_core.ops.linear.formats import dense, encode_fp8, encode_nvfp4, nvfp4_codes, nvfp4_scale
 from ninfer_core.ops.linear.matrix import DenseMatrix, Fp8Matrix, Matrix, Nvfp4Matrix, output_rows
 from ninfer_core.ops.linear.reference import Norm, linear
 from ninfer_core.ops.linear.select import Linear, select
@@ -41,10 +42,12 @@ __all__ = [
     "Matrix",
     "Norm",
     "Nvfp4Matrix",
+    "arrange",
     "dense",
     "encode_fp8",
     "encode_nvfp4",
     "linear",
+    "nvfp4_codes",
     "nvfp4_scale",
     "output_rows",
     "select",

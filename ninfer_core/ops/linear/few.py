@@ -9,7 +9,7 @@ import torch
 
 from ninfer_core.ops.linear.kernels.few_rows import few_rows, few_rows_pair
 from ninfer_core.ops.linear.matrix import DenseMatrix, Fp8Matrix, Matrix
-from ninfer_core.ops.linear.tiles import Form, Tile, form_of
+from ninfer_core.ops.linear.tiles import Form, Tile, form_of, stands_alone
 from ninfer_core.ops.workspace.linear import LEAST_SHARE
 
 FEW_PROGRAMS = 132
@@ -103,6 +103,7 @@ def linear_few_rows(
         GATED=share.gated,
         EVEN=share.even(),
         SORTED=x.dim() == 3,
+        ALONE=x.dim() == 2 and stands_alone(given.format, rows),
         EARLY=share.blocks * share.shares <= FEW_PROGRAMS,
         ROWS=row_class,
         OUTPUTS=tile.outputs,
@@ -152,6 +153,7 @@ def linear_few_rows_pair(
         FORMAT=given.format,
         EVEN=share.even(),
         SORTED=x.dim() == 3,
+        ALONE=x.dim() == 2 and stands_alone(given.format, rows),
         EARLY=programs * share.shares <= FEW_PROGRAMS,
         ROWS=row_class,
         OUTPUTS=share.tile.outputs,

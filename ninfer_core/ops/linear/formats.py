@@ -14,6 +14,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
+from ninfer_core.ops.linear.arrangement import arrange, file_order
 from ninfer_core.ops.linear.matrix import NVFP4_BLOCK, DenseMatrix, Fp8Matrix, Matrix, Nvfp4Matrix
 
 E4M3_MAXIMUM, E2M1_MAXIMUM = 448.0, 6.0
@@ -33,7 +34,8 @@ def dense(matrix: Matrix, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         if groups == 1:
             return (values * scale).to(dtype)
         return (values * scale.repeat_interleave(128, -1)[..., : matrix.inputs]).to(dtype)
-    values = _blocks(e2m1_values(matrix.codes, wide)) * matrix.block_scale.to(wide).unsqueeze(-1)  # exact: six bits
+    codes, block_scale = file_order(matrix.codes), matrix.block_scale.to(wide).unsqueeze(-1)
+    values = _blocks(e2m1_values(codes, wide)) * block_scale  # exact: six bits
     return (values.flatten(-2) * matrix.scale.to(wide).unsqueeze(-1)).to(dtype)
 
 
@@ -55,16 +57,23 @@ def encode_nvfp4(weight: torch.Tensor, scale: torch.Tensor | None = None) -> Nvf
     With `scale` [...], `nvfp4_scale` of the whole matrix, `weight` may be a slice of its rows: the codes are those
     that the whole would have there. Raises ValueError for other inputs.
     """
+    scale = nvfp4_scale(weight.abs().amax((-2, -1))) if scale is None else scale
+    codes, block_scale = nvfp4_codes(weight, scale)
+    arrange(codes)
+    return Nvfp4Matrix(codes, block_scale, scale.unsqueeze(-1).expand(weight.shape[:-1]).contiguous())
+
+
+def nvfp4_codes(weight: torch.Tensor, scale: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same with a `scale` -> codes in the order of files, and block scales."""
     if weight.shape[-1] % NVFP4_BLOCK:
         raise ValueError(f"nvfp4 has one scale for {NVFP4_BLOCK} inputs; this matrix has {weight.shape[-1]} inputs")
     wide = weight.float()
-    scale = (nvfp4_scale(wide.abs().amax((-2, -1))) if scale is None else scale).unsqueeze(-1).unsqueeze(-1)
+    scale = scale.unsqueeze(-1).unsqueeze(-1)
     blocks = _blocks(wide)
     block_scale = to_e4m3(_quotient(blocks.abs().amax(-1), E2M1_MAXIMUM) / scale)
     divisor = _divisor(scale * block_scale.float()).unsqueeze(-1)
     codes = _e2m1_codes(torch.where(block_scale.float().unsqueeze(-1) == 0, 0.0, blocks / divisor)).flatten(-2)
-    packed = codes[..., 0::2] | (codes[..., 1::2] << 4)
-    return Nvfp4Matrix(packed, block_scale, scale.squeeze(-1).expand(weight.shape[:-1]).contiguous())
+    return codes[..., 0::2] | (codes[..., 1::2] << 4), block_scale
 
 
 def to_e4m3(values: torch.Tensor) -> torch.Tensor:
@@ -73,7 +82,7 @@ def to_e4m3(values: torch.Tensor) -> torch.Tensor:
 
 
 def e2m1_values(codes: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """codes uint8 [..., n] -> [..., 2n]: the low four bits of each byte first."""
+    """codes uint8 [..., n] in the order of files -> [..., 2n]: the low four bits of each byte first."""
     magnitudes = torch.tensor(E2M1_VALUES, dtype=dtype, device=codes.device)
     table = torch.cat((magnitudes, -magnitudes))
     nibbles = torch.stack((codes & 15, codes >> 4), -1).flatten(-2)

@@ -12,6 +12,7 @@ import torch
 import triton
 from torch.nn import functional
 
+from ninfer_core.ops.linear.arrangement import EXCHANGED
 from ninfer_core.ops.linear.kernels.many_rows import decode_fp8, decode_nvfp4, quantise_rows
 from ninfer_core.ops.linear.matrix import DenseMatrix, Fp8Matrix, Matrix, Nvfp4Matrix, output_rows
 from ninfer_core.ops.linear.reference import Norm
@@ -104,6 +105,7 @@ def decode(matrix: Fp8Matrix | Nvfp4Matrix, dtype: torch.dtype) -> torch.Tensor:
             matrix.scale,
             weight,
             inputs,
+            EXCHANGED=inputs % EXCHANGED == 0,
             BLOCK=DECODE_BLOCK,
             ASSEMBLY=assembly,
         )

@@ -59,9 +59,9 @@ class Fp8Matrix:
 
 @dataclass(frozen=True, slots=True)
 class Nvfp4Matrix:
-    """W = e2m1(code) · block_scale · scale, codes in pairs: the low four bits are the even input.
+    """W = e2m1(code) · block_scale · scale.
 
-    codes        [..., outputs, inputs / 2]   uint8
+    codes        [..., outputs, inputs / 2]   uint8, arranged as `arrangement` says
     block_scale  [..., outputs, inputs / 16]  float8_e4m3fn
     scale        [..., outputs]               float32
     """

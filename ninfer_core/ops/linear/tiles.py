@@ -71,13 +71,19 @@ H200: Tiles = MappingProxyType(
         ("fp8_groups", 32): Row(Tile(64, 128, 3, 4), Tile(64, 128, 3, 4), Tile(64, 128, 3, 4)),
         ("fp8_groups", 64): Row(Tile(64, 128, 2, 8), Tile(64, 128, 2, 8), Tile(64, 128, 2, 8)),
         ("fp8_groups", 128): Row(Tile(64, 128, 2, 8), Tile(64, 128, 2, 8), Tile(64, 128, 2, 8)),
-        ("nvfp4", 8): Row(Tile(32, 256, 3, 2), Tile(32, 256, 3, 2), Tile(32, 256, 4, 2)),
-        ("nvfp4", 16): Row(Tile(32, 256, 3, 2), Tile(32, 256, 3, 2), Tile(32, 256, 4, 2)),
-        ("nvfp4", 32): Row(Tile(32, 256, 3, 2), Tile(32, 256, 3, 2), Tile(32, 256, 3, 2)),
+        ("nvfp4", 8): Row(Tile(32, 256, 3, 2), Tile(64, 256, 3, 4), Tile(32, 256, 4, 2)),
+        ("nvfp4", 16): Row(Tile(32, 256, 3, 2), Tile(64, 256, 3, 2), Tile(32, 256, 4, 2)),
+        ("nvfp4", 32): Row(Tile(32, 256, 3, 2), Tile(64, 256, 3, 2), Tile(32, 256, 3, 2)),
         ("nvfp4", 64): Row(Tile(64, 128, 3, 4), Tile(64, 256, 2, 4), Tile(64, 256, 2, 4)),
-        ("nvfp4", 128): Row(Tile(32, 64, 3, 4), Tile(64, 128, 3, 4), Tile(64, 128, 3, 4)),
+        ("nvfp4", 128): Row(Tile(32, 128, 3, 4), Tile(64, 128, 3, 4), Tile(64, 128, 3, 4)),
     }
 )
+ALONE: Mapping[Form, Row] = MappingProxyType(
+    {"nvfp4": Row(Tile(32, 256, 3, 2), Tile(16, 256, 3, 1), Tile(16, 256, 4, 1))},
+)
+"""Of one row by itself, in forms for which it is loaded once and stands in every column of the dot: beside weights of
+four bits, all rows of the smallest class would be most of what goes through shared memory. The bits are those of that
+class."""
 PROGRAMS: Mapping[Form, Programs] = MappingProxyType(
     {
         "dense": Programs(1, 66, 1),
@@ -87,6 +93,9 @@ PROGRAMS: Mapping[Form, Programs] = MappingProxyType(
     }
 )
 """By form alone: what a sum is made of must not depend on how many rows there are."""
+
+UNSORTED: Mapping[Form, int] = MappingProxyType({"dense": 128, "fp8": 8, "fp8_groups": 8, "nvfp4": 32})
+"""Up to this class a program parts the rows of x for itself, if there is something to part; for more a launch does."""
 
 BESIDE: Mapping[int, Tile] = MappingProxyType(
     {
@@ -112,6 +121,18 @@ def kind_of(matrix: Matrix, *, gated: bool) -> Kind:
 def tile_of(tiles: Tiles, form: Form, kind: Kind, row_class: int) -> Tile:
     tile: Tile = getattr(tiles[form, row_class], kind)
     return tile
+
+
+def tile_for(tiles: Tiles, form: Form, kind: Kind, rows: int, row_class: int) -> Tile:
+    """That of the class, or of one row by itself."""
+    if row_class == ROW_CLASSES[0] and stands_alone(form, rows):
+        alone: Tile = getattr(ALONE[form], kind)
+        return alone
+    return tile_of(tiles, form, kind, row_class)
+
+
+def stands_alone(form: Form, rows: int) -> bool:
+    return rows == 1 and form in ALONE
 
 
 def shares_of(form: Form, kind: Kind, inputs: int, width: int) -> int:

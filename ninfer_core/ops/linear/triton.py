@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from ninfer_core.ops.linear.arrangement import EXCHANGED
 from ninfer_core.ops.linear.few import Share, linear_few_rows, linear_few_rows_pair
 from ninfer_core.ops.linear.many import linear_many_rows
 from ninfer_core.ops.linear.matrix import DenseMatrix, Matrix, Nvfp4Matrix
@@ -15,6 +16,7 @@ from ninfer_core.ops.linear.sort import sort_inputs
 from ninfer_core.ops.linear.tiles import (
     BESIDE,
     ROW_CLASSES,
+    UNSORTED,
     Form,
     Tiles,
     class_for,
@@ -22,7 +24,7 @@ from ninfer_core.ops.linear.tiles import (
     kind_of,
     padded_class,
     shares_of,
-    tile_of,
+    tile_for,
 )
 from ninfer_core.ops.rms_norm.triton import rms_norm
 
@@ -92,7 +94,7 @@ class TritonLinear:
         width = matrix.outputs // 2 if gated else matrix.outputs
         form, kind = form_of(matrix), kind_of(matrix, gated=gated)
         fitting = class_for(self.tiles, form, kind, rows, row_class)
-        tile = tile_of(self.tiles, form, kind, fitting)
+        tile = tile_for(self.tiles, form, kind, rows, fitting)
         return Share(matrix, tile, shares_of(form, kind, matrix.inputs, width), gated), fitting
 
 
@@ -100,14 +102,15 @@ def _prepared(x: torch.Tensor, form: Form, norm: Norm | None, row_class: int) ->
     """x after its norm, in a launch of its own: beside the products it would cost every program what it costs once, and
     half of it left to the products, a factor for each row, costs more than the launch.
 
-    Codes are multiplied with a sorted x, except by the smallest class, where parting so few rows costs nothing.
+    Codes of many rows are multiplied with a sorted x; where rows are few, parting them costs nothing.
     """
-    if form != "dense" and row_class > ROW_CLASSES[0]:
+    if row_class > UNSORTED[form]:
         return sort_inputs(x, form, norm)
     return x if norm is None else rms_norm(x, norm.weight, norm.epsilon)
 
 
 def _takes(matrix: Matrix) -> bool:
-    """Whether the kernels can read the matrix: rows start where a vector of codes or block scales can be loaded."""
-    multiple = 64 if isinstance(matrix, Nvfp4Matrix) else 1 if isinstance(matrix, DenseMatrix) else 16
+    """Whether the kernels can read the matrix: rows start where a vector of codes or block scales can be loaded, and
+    words of nvfp4 are exchanged."""
+    multiple = EXCHANGED if isinstance(matrix, Nvfp4Matrix) else 1 if isinstance(matrix, DenseMatrix) else 16
     return matrix.inputs % multiple == 0

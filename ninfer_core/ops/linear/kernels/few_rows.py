@@ -26,6 +26,7 @@ def few_rows(
     GATED: tl.constexpr,
     EVEN: tl.constexpr,
     SORTED: tl.constexpr,
+    ALONE: tl.constexpr,
     EARLY: tl.constexpr,
     ROWS: tl.constexpr,
     OUTPUTS: tl.constexpr,
@@ -41,12 +42,13 @@ def few_rows(
     `linear.matrix`, codes as 16-bit words.
     partial [blocks, SPLITS, 2 if GATED, OUTPUTS, ROWS] float32; counters [blocks] int32, zero before and after. EVEN:
     INPUTS divides `inputs`. ROWS, a power of two, is `rows` or more. SORTED: x is as `kernels.sort` makes it, so that
-    no program has to part it. EARLY: the next launch may begin at once; for those that leave most of the device free.
+    no program has to part it. ALONE: `rows` is one, which stands in every column of the dot. EARLY: the next launch may
+    begin at once; for those that leave most of the device free.
     """
     multiply_share(
         x, weight, block_scale, scale, residual, y, partial, counters, tl.program_id(0), tl.program_id(1),
-        rows, outputs, inputs, FORMAT, RESIDUAL, GATED, EVEN, SORTED, EARLY, ROWS, OUTPUTS, INPUTS, SPLITS, STAGES,
-        ASSEMBLY, DEPENDENT,
+        rows, outputs, inputs, FORMAT, RESIDUAL, GATED, EVEN, SORTED, ALONE, EARLY, ROWS, OUTPUTS, INPUTS, SPLITS,
+        STAGES, ASSEMBLY, DEPENDENT,
     )  # fmt: skip
 
 
@@ -71,6 +73,7 @@ def few_rows_pair(
     FORMAT: tl.constexpr,
     EVEN: tl.constexpr,
     SORTED: tl.constexpr,
+    ALONE: tl.constexpr,
     EARLY: tl.constexpr,
     ROWS: tl.constexpr,
     OUTPUTS: tl.constexpr,
@@ -95,13 +98,13 @@ def few_rows_pair(
     if program >= beside_programs:
         multiply_share(
             x, weight, block_scale, scale, x, y, partial, counters, program - beside_programs, tl.program_id(1),
-            rows, outputs, inputs, FORMAT, False, False, EVEN, SORTED, EARLY, ROWS, OUTPUTS, INPUTS, SPLITS, STAGES,
-            ASSEMBLY, DEPENDENT,
+            rows, outputs, inputs, FORMAT, False, False, EVEN, SORTED, ALONE, EARLY, ROWS, OUTPUTS, INPUTS, SPLITS,
+            STAGES, ASSEMBLY, DEPENDENT,
         )  # fmt: skip
     elif tl.program_id(1) == 0:
         multiply_share(
             beside_x, beside_weight, beside_weight, beside_weight, x, beside_y, beside_partial, beside_counters,
             program // BESIDE_SPLITS, program % BESIDE_SPLITS, rows, beside_outputs, inputs, "dense", False, False,
-            BESIDE_EVEN, False, EARLY, ROWS, BESIDE_OUTPUTS, BESIDE_INPUTS, BESIDE_SPLITS, BESIDE_STAGES,
+            BESIDE_EVEN, False, False, EARLY, ROWS, BESIDE_OUTPUTS, BESIDE_INPUTS, BESIDE_SPLITS, BESIDE_STAGES,
             ASSEMBLY, DEPENDENT,
         )  # fmt: skip

@@ -7,6 +7,7 @@ import triton.language as tl
 
 from ninfer_core.ops.kernels.dependent import let_next_begin, wait_for_launches
 from ninfer_core.ops.linear.kernels.codes import E2M1_UNIT, E4M3_UNIT, e2m1, e4m3
+from ninfer_core.ops.linear.kernels.nvfp4 import exchanged
 from ninfer_core.ops.swiglu.triton import silu
 
 E4M3_MAXIMUM: tl.constexpr = tl.constexpr(448.0)
@@ -64,22 +65,24 @@ def decode_fp8(codes, scale, weight, inputs, groups, GROUP: tl.constexpr, BLOCK:
 
 
 @triton.jit
-def decode_nvfp4(codes, block_scale, scale, weight, inputs, BLOCK: tl.constexpr, ASSEMBLY: tl.constexpr):
-    """codes [outputs, inputs / 4] words -> weight [outputs, inputs]. Grid: (outputs, blocks of words)."""
+def decode_nvfp4(
+    codes, block_scale, scale, weight, inputs, EXCHANGED: tl.constexpr, BLOCK: tl.constexpr, ASSEMBLY: tl.constexpr
+):
+    """codes [outputs, inputs / 4] words -> weight [outputs, inputs]. Grid: (outputs, blocks of words).
+
+    EXCHANGED: words are, as in `linear.arrangement`. The scale of the matrix rounds last, as in the reference.
+    """
     row = tl.program_id(0).to(tl.int64)
     word = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = word < inputs // 4
-    code = tl.load(codes + row * (inputs // 4) + word, mask=inside, other=0)
+    place = exchanged(word) if EXCHANGED else word
+    code = tl.load(codes + row * (inputs // 4) + place, mask=inside, other=0)
     factor = tl.load(block_scale + row * (inputs // 16) + word // 4, mask=inside, other=0.0).to(tl.float32)
     rest = tl.load(scale + row)
-    even = tl.interleave(_e2m1_value(code, 0, factor, ASSEMBLY), _e2m1_value(code, 2, factor, ASSEMBLY))
-    odd = tl.interleave(_e2m1_value(code, 1, factor, ASSEMBLY), _e2m1_value(code, 3, factor, ASSEMBLY))
-    value = tl.interleave(even, odd) * rest
+    first, second, third, fourth = e2m1(code, ASSEMBLY)
+    early = tl.join(first.to(tl.float32), second.to(tl.float32))
+    late = tl.join(third.to(tl.float32), fourth.to(tl.float32))
+    value = tl.join(early, late) * E2M1_UNIT * factor[:, None, None]  # exact, six bits: [words, second?, late?]
+    value = tl.reshape(tl.permute(tl.reshape(value, (BLOCK // 4, 4, 2, 2)), (0, 3, 2, 1)), (4 * BLOCK,)) * rest
     column = tl.program_id(1) * 4 * BLOCK + tl.arange(0, 4 * BLOCK)
     tl.store(weight + row * inputs + column, value.to(weight.dtype.element_ty), mask=column < inputs)
-
-
-@triton.jit
-def _e2m1_value(code, PLACE: tl.constexpr, factor, ASSEMBLY: tl.constexpr):
-    """Value times block scale: exact, six bits. The scale of the matrix rounds, as in the reference."""
-    return e2m1(code, PLACE, ASSEMBLY).to(tl.float32) * E2M1_UNIT * factor

@@ -15,7 +15,7 @@ import triton.language as tl
 
 from ninfer_core.ops.kernels.dependent import let_next_begin, wait_for_launches
 from ninfer_core.ops.linear.kernels.codes import BLOCK_REST, E4M3_SHIFT, e4m3
-from ninfer_core.ops.linear.kernels.nvfp4 import add_e2m1, word_factors
+from ninfer_core.ops.linear.kernels.nvfp4 import add_e2m1, by_place, word_factors
 from ninfer_core.ops.swiglu.triton import silu
 from ninfer_core.ops.workspace.linear import LEAST_SHARE
 
@@ -78,6 +78,7 @@ def multiply_share(
     GATED: tl.constexpr,
     EVEN: tl.constexpr,
     SORTED: tl.constexpr,
+    ALONE: tl.constexpr,
     EARLY: tl.constexpr,
     ROWS: tl.constexpr,
     OUTPUTS: tl.constexpr,
@@ -91,6 +92,7 @@ def multiply_share(
     PARTS: tl.constexpr = 4 if FORMAT == "nvfp4" else (1 if FORMAT == "dense" else 2)  # codes in an element of `weight`
     GROUPED: tl.constexpr = FORMAT == "fp8_groups"
     WALK: tl.constexpr = INPUTS // PARTS
+    HELD: tl.constexpr = 1 if ALONE else ROWS  # rows of x that are loaded
     LIKE: tl.constexpr = x.dtype.element_ty
     width = outputs // 2 if GATED else outputs
     output = block * OUTPUTS + tl.arange(0, OUTPUTS)
@@ -98,6 +100,8 @@ def multiply_share(
     output = tl.where(output_live, output, width - 1)
     row = tl.arange(0, ROWS)
     row_live = row < rows
+    held = tl.arange(0, HELD)
+    held_live = held < rows
     live = output_live[:, None] & row_live[None, :]
     target = row[None, :] * width + output[:, None]
     place = tl.arange(0, WALK)
@@ -117,10 +121,10 @@ def multiply_share(
     blocks = block_scale + output.to(tl.int64)[:, None] * block_stride + scale_block[None, :]
     column = tl.arange(0, INPUTS)
     if SORTED:
-        x += row[None, :] * stride + place[:, None]
+        x += held[None, :] * stride + place[:, None]
         x_part = rows * stride
     else:
-        x += row[None, :] * inputs + column[:, None]
+        x += held[None, :] * inputs + column[:, None]
     sums = tl.zeros((OUTPUTS, ROWS), tl.float32)
     ups = tl.zeros((OUTPUTS, ROWS), tl.float32)
     odd_sums = tl.zeros((OUTPUTS, ROWS), tl.float32)
@@ -145,7 +149,7 @@ def multiply_share(
             at = tl.multiple_of(at, 8)
         mask = (place < stride - at)[None, :]
         inside = (place < stride - at) if SORTED else (column < inputs - start)
-        x_mask = row_live[None, :] if EVEN else row_live[None, :] & inside[:, None]
+        x_mask = held_live[None, :] if EVEN else held_live[None, :] & inside[:, None]
         code = _load(weights + at, mask, EVEN)
         if GATED:
             up_code = _load(weights + up * stride + at, mask, EVEN)
@@ -161,18 +165,16 @@ def multiply_share(
         elif FORMAT == "nvfp4":
             ahead = blocks + tl.multiple_of(start // 16, QUAD)
             block_mask = (scale_block < (inputs - start) // 16)[None, :]
-            factor = word_factors(_load(ahead, block_mask, EVEN), OUTPUTS, INPUTS, LIKE)
+            factor = word_factors(_load(ahead, block_mask, EVEN), OUTPUTS, WALK, LIKE, True)
             if SORTED:
                 third = tl.load(x + 2 * x_part + at, mask=x_mask, other=0.0)
                 fourth = tl.load(x + 3 * x_part + at, mask=x_mask, other=0.0)
             else:
-                even, odd = _halves(value, INPUTS // 2, ROWS)
-                first, third = _halves(even, WALK, ROWS)
-                second, fourth = _halves(odd, WALK, ROWS)
+                first, second, third, fourth = by_place(value, WALK, HELD, ROWS, True)
             sums, odd_sums = add_e2m1(sums, odd_sums, code, factor, first, second, third, fourth, ASSEMBLY)
             if GATED:
                 up_scale = _load(ahead + up * block_stride, block_mask, EVEN)
-                factor = word_factors(up_scale, OUTPUTS, INPUTS, LIKE)
+                factor = word_factors(up_scale, OUTPUTS, WALK, LIKE, True)
                 ups, odd_ups = add_e2m1(ups, odd_ups, up_code, factor, first, second, third, fourth, ASSEMBLY)
         else:
             if not SORTED:

@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 
 from ninfer_core.ops.kernels.dependent import let_next_begin, wait_for_launches
+from ninfer_core.ops.linear.kernels.nvfp4 import exchanged
 
 
 @triton.jit(do_not_specialize=["rows", "epsilon"])
@@ -22,8 +23,9 @@ def sort_rows(
     PADDED: tl.constexpr,
     DEPENDENT: tl.constexpr,
 ):
-    """x [rows, width] -> y [PARTS, rows, width / PARTS]: input PARTS · word + place of x at [place, row, word], times
-    FACTOR, a power of two. One program for a row; PADDED, a power of two, is `width` or more.
+    """x [rows, width] -> y [PARTS, rows, width / PARTS]: input PARTS · word + place of x at [place, row, word], or with
+    PARTS of 4 where `linear.arrangement` has its code; times FACTOR, a power of two. One program for a row; PADDED, a
+    power of two, is `width` or more.
 
     With NORM the zero-centred norm of `ops.rms_norm` comes first: the same numbers, rounded once.
     """
@@ -37,5 +39,9 @@ def sort_rows(
     value = tl.load(x + row * width + column, mask=inside, other=0.0).to(tl.float32)
     if NORM:
         value = value * tl.rsqrt(tl.sum(value * value, 0) / width + epsilon) * weight
-    place = (column % PARTS * rows + row) * (width // PARTS) + column // PARTS
-    tl.store(y + place, (value * FACTOR).to(y.dtype.element_ty), mask=inside)
+    if PARTS == 4:
+        place, word = column // 4 % 4, exchanged(column // 16 * 4 + column % 4)
+    else:
+        place, word = column % PARTS, column // PARTS
+    target = (place * rows + row) * (width // PARTS) + word
+    tl.store(y + target, (value * FACTOR).to(y.dtype.element_ty), mask=inside)

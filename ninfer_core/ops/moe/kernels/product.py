@@ -9,7 +9,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ninfer_core.ops.linear.kernels.codes import BLOCK_REST, BLOCK_SHIFT, E4M3_SHIFT, e2m1, e4m3
+from ninfer_core.ops.linear.kernels.codes import BLOCK_REST, E4M3_SHIFT, e2m1, e4m3
+from ninfer_core.ops.linear.kernels.nvfp4 import by_place, word_factors
 from ninfer_core.ops.swiglu.triton import silu
 
 
@@ -34,26 +35,36 @@ def _add_e4m3(sums, x, words, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr, DOT:
 
 
 @triton.jit
-def _add_e2m1(sums, x, words, factor, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr, DOT: tl.constexpr):
+def _add_e2m1(
+    sums, x, words, factor, BLOCK_T: tl.constexpr, BLOCK_K: tl.constexpr, EXCHANGED: tl.constexpr, DOT: tl.constexpr
+):
     """sums + x (words · factor)ᵀ / BLOCK_REST, words [rows, BLOCK_K / 4] of four codes each."""
     ASSEMBLY: tl.constexpr = DOT == tl.bfloat16  # noqa: SIM300
-    even, odd = _halves(x.to(DOT), BLOCK_T, BLOCK_K // 2)
-    first, third = _halves(even, BLOCK_T, BLOCK_K // 4)
-    second, fourth = _halves(odd, BLOCK_T, BLOCK_K // 4)
-    sums = _add(sums, first, (e2m1(words, 0, ASSEMBLY) * factor).to(DOT))
-    sums = _add(sums, second, (e2m1(words, 1, ASSEMBLY) * factor).to(DOT))
-    sums = _add(sums, third, (e2m1(words, 2, ASSEMBLY) * factor).to(DOT))
-    return _add(sums, fourth, (e2m1(words, 3, ASSEMBLY) * factor).to(DOT))
+    first, second, third, fourth = by_place(tl.trans(x.to(DOT)), BLOCK_K // 4, BLOCK_T, BLOCK_T, EXCHANGED)
+    first_code, second_code, third_code, fourth_code = e2m1(words, ASSEMBLY)
+    sums = _add(sums, tl.trans(first), (first_code * factor).to(DOT))
+    sums = _add(sums, tl.trans(second), (second_code * factor).to(DOT))
+    sums = _add(sums, tl.trans(third), (third_code * factor).to(DOT))
+    return _add(sums, tl.trans(fourth), (fourth_code * factor).to(DOT))
 
 
 @triton.jit
-def _factors(block_scale, rows, rows_live, start, INPUTS: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
-    """[BLOCK_N, BLOCK_K / 4] float32: the block scale · BLOCK_SHIFT of every word of e2m1 codes from input `start`."""
+def _factors(
+    block_scale,
+    rows,
+    rows_live,
+    start,
+    INPUTS: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    EXCHANGED: tl.constexpr,
+    DOT: tl.constexpr,
+):
+    """[BLOCK_N, BLOCK_K / 4] in DOT: the block scale · BLOCK_SHIFT of every word of e2m1 codes from input `start`."""
     block = start // 16 + tl.arange(0, BLOCK_K // 16)
     mask = rows_live[:, None] & (block < INPUTS // 16)[None, :]
     factor = tl.load(block_scale + rows[:, None] * (INPUTS // 16) + block[None, :], mask=mask, other=0.0)
-    factor = (factor.to(tl.float32) * BLOCK_SHIFT)[:, :, None]
-    return tl.reshape(tl.broadcast_to(factor, [BLOCK_N, BLOCK_K // 16, 4]), [BLOCK_N, BLOCK_K // 4])
+    return word_factors(factor, BLOCK_N, BLOCK_K // 4, DOT, EXCHANGED)
 
 
 @triton.jit
@@ -83,6 +94,7 @@ def product(
     with codes. DOT is the dtype of the operands of the dot.
     """
     EVEN: tl.constexpr = INPUTS % BLOCK_K == 0
+    EXCHANGED: tl.constexpr = INPUTS % 128 == 0  # as `linear.arrangement` has it; BLOCK_K is such a multiple then
     GROUPS: tl.constexpr = (INPUTS + 127) // 128
     X_GROUPS: tl.constexpr = (INPUTS + BLOCK_K - 1) // BLOCK_K
     BOTH_CODED: tl.constexpr = X_FORMAT != "dense"
@@ -106,8 +118,8 @@ def product(
         if BOTH_CODED or FORMAT == "dense":
             added = _add(added, token.to(DOT), tile.to(DOT))
         elif FORMAT == "nvfp4":
-            factor = _factors(block_scale, rows, rows_live, start, INPUTS, BLOCK_N, BLOCK_K).to(DOT)
-            added = _add_e2m1(added, token, tile, factor, BLOCK_T, BLOCK_K, DOT)
+            factor = _factors(block_scale, rows, rows_live, start, INPUTS, BLOCK_N, BLOCK_K, EXCHANGED, DOT)
+            added = _add_e2m1(added, token, tile, factor, BLOCK_T, BLOCK_K, EXCHANGED, DOT)
         else:
             added = _add_e4m3(added, token, tile, BLOCK_T, BLOCK_K, DOT)
         if FORMAT == "fp8_groups":

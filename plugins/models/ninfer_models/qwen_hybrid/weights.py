@@ -14,7 +14,7 @@ import torch
 
 from ninfer_core.api import ArtifactHeader, ArtifactInvalid, StoredMatrix, WeightSource, fp8_blocks
 from ninfer_core.api.stored_matrix import FP8_BLOCK
-from ninfer_core.ops.linear import DenseMatrix, Fp8Matrix, Matrix, Nvfp4Matrix, dense
+from ninfer_core.ops.linear import DenseMatrix, Fp8Matrix, Matrix, Nvfp4Matrix, arrange, dense
 from ninfer_models.qwen_hybrid.config import QwenHybridConfig
 from ninfer_models.qwen_hybrid.inventory import Naming
 from ninfer_models.qwen_hybrid.resident import (
@@ -156,6 +156,7 @@ class _Reader:
             assert part.block_scale is not None
             stop = start + _rows(part)
             self._source.read_into(part.codes.name, flat[start:stop].view(-1))
+            arrange(flat[start:stop])
             self._source.read_into(part.block_scale.name, flat_blocks[start:stop].view(-1))
             flat_scale[start:stop].copy_(self._row_scales(part).squeeze(-1))
             start = stop
