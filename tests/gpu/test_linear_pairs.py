@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -19,7 +20,7 @@ FORMATS: dict[Form, Callable[[torch.Tensor], Matrix]] = {"fp8": encode_fp8, "nvf
 
 
 def random_weight(outputs: int, inputs: int) -> torch.Tensor:
-    return torch.randn(outputs, inputs, device="cuda", dtype=torch.bfloat16) / inputs**0.5
+    return torch.randn(outputs, inputs, device="cuda", dtype=torch.bfloat16) / math.sqrt(inputs)
 
 
 @pytest.mark.parametrize("form", FORMATS)
