@@ -46,8 +46,9 @@ def test_drafts_are_held(rows: int, drafts: int, width: int, route: str, kernel_
         few = [*range(width + 2), DOMAIN + 1, 2**40]
         laws = [[draw.sample(few, width) for _ in range(drafts)] for _ in range(rows)] if width else None
         anchors = [[draw.randrange(DOMAIN)] for _ in range(rows)]
-        given = [None if each is None else torch.tensor(each, device=device) for each in (meant, laws)]
-        held = hold(torch.tensor(token_ids, device=device), *given, torch.tensor(anchors, device=device), DOMAIN)
+        given, first = torch.tensor(token_ids, device=device), torch.tensor(anchors, device=device)
+        of_laws = None if laws is None else torch.tensor(laws, device=device)
+        held = hold(given, None if meant is None else torch.tensor(meant, device=device), of_laws, first, DOMAIN)
         expected = [
             by_hand(token_ids[row], None if meant is None else meant[row], None if laws is None else laws[row])
             for row in range(rows)

@@ -11,6 +11,7 @@ from ninfer_speculative.mtp.drafter import MtpDrafter
 
 from ninfer_core.api import DraftColumns, DraftSampling, PlanRejected, PluginIncompatible
 from ninfer_core.artifact import open_artifact
+from ninfer_core.ops.likeliest import likeliest
 from ninfer_core.plugins import PluginRegistry
 from ninfer_core.testing.tiny import tiny_header, tiny_plan
 
@@ -99,7 +100,7 @@ def columns(model: Told) -> DraftColumns:
 @pytest.mark.parametrize("ids", [None, [40, 41, 42, 43, 44, 45, 46, 47]])
 def test_each_draft_comes_from_the_column_before_it(ids: list[int] | None) -> None:
     model: Any = Told(ids)
-    drafter = MtpDrafter(model, model, 3)
+    drafter = MtpDrafter(model, model, 3, likeliest)
     draft = drafter.propose(columns(model), DraftSampling(torch.zeros(2), torch.zeros(2, dtype=torch.int64)))
     # The last committed columns are those of features 1 and 5; the head adds one each time.
     expected = [[2, 3, 4], [6, 7, 0]]
@@ -114,5 +115,5 @@ def test_each_draft_comes_from_the_column_before_it(ids: list[int] | None) -> No
 
 def test_a_prompt_is_taken_in_as_it_comes() -> None:
     model: Any = Told(None)
-    MtpDrafter(model, model, 3).ingest(columns(model))
+    MtpDrafter(model, model, 3, likeliest).ingest(columns(model))
     assert model.begun == [[10, 3]] and len(model.calls) == 1

@@ -10,9 +10,7 @@ import triton
 import triton.language as tl
 
 from ninfer_core.ops.sample.kernels.keys import NOTHING, id_of, logits_at, packed
-
-BLOCK_LOGITS = 1024
-"""Of a vocabulary of 262,144 tokens there are then 256 blocks, which one program looks through at once."""
+from ninfer_core.ops.workspace.likeliest import BLOCK_LOGITS
 
 
 def likeliest(logits: torch.Tensor, token_ids: torch.Tensor | None) -> torch.Tensor:

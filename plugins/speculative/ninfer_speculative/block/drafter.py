@@ -65,7 +65,9 @@ class BlockDrafter:
         masks = torch.full((shape.decode_columns - 1,), config.mask_token_id, dtype=torch.int64, device=device)
         self._masks = masks.unsqueeze(0)
         self._choose = (
-            likeliest(model) if config.additions is None else selected(config.additions, tensors, shape, model, routes)
+            likeliest(model, routes)
+            if config.additions is None
+            else selected(config.additions, tensors, shape, model, routes)
         )
 
     def ingest(self, columns: DraftColumns) -> None:
@@ -127,14 +129,12 @@ def build_drafter(
     return BlockDrafter(config, tensors, shape, model, device)
 
 
-def likeliest(model: DraftableModel) -> Choose:
+def likeliest(model: DraftableModel, routes: Routes) -> Choose:
     """DFlash: at every temperature the likeliest token of each position. Tokens drawn from the positions one by one
     would not go together (docs/speculation.md, "Block drafters")."""
-    proposed = model.draft_token_ids
 
     def choose(hidden: torch.Tensor, logits: torch.Tensor, columns: DraftColumns, sampling: DraftSampling) -> Draft:
-        best = logits.argmax(-1)
-        return Draft(best if proposed is None else proposed[best])
+        return Draft(routes.likeliest(logits, model.draft_token_ids))
 
     return choose
 

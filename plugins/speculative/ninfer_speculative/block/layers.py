@@ -11,11 +11,13 @@ import torch
 
 from ninfer_core.api import HeadNorms, Kernels, Rotation
 from ninfer_core.ops import block_attention, block_conv, draft_walk, partial_rope
+from ninfer_core.ops import likeliest as likeliest_op
 from ninfer_core.ops import linear as linear_op
 from ninfer_core.ops import rms_norm as rms_norm_op
 from ninfer_core.ops.block_attention import BlockAttention, BlockShape, Ring
 from ninfer_core.ops.block_conv import BlockConv
 from ninfer_core.ops.draft_walk import DraftWalk
+from ninfer_core.ops.likeliest import Likeliest
 from ninfer_core.ops.linear import DenseMatrix, Linear, Norm, output_rows
 from ninfer_core.ops.partial_rope import RopeAngles
 from ninfer_core.ops.rms_norm import RmsNorm
@@ -34,6 +36,7 @@ class Routes:
     rope_angles: RopeAngles
     attention: BlockAttention
     conv: BlockConv
+    likeliest: Likeliest
     walk: DraftWalk
 
 
@@ -44,6 +47,7 @@ def select_routes(device: torch.device, kernels: Kernels) -> Routes:
         rope_angles=partial_rope.select(device, kernels),
         attention=block_attention.select(device, kernels),
         conv=block_conv.select(device, kernels),
+        likeliest=likeliest_op.select(device, kernels),
         walk=draft_walk.select(device, kernels),
     )
 

@@ -15,6 +15,7 @@ from ninfer_core.ops.workspace import (
     block_attention,
     block_conv,
     draft_walk,
+    likeliest,
     linear,
     partial_rope,
     rms_norm,
@@ -89,7 +90,7 @@ class _Unit:
         """From the logits: the likeliest of each position, or a walk over states of the selector."""
         config, drafts = self.config, self.columns - 1
         if config.additions is None:
-            return 2 * self.rows * drafts * INT64
+            return likeliest.workspace_bytes(columns=self.rows * drafts, proposed=vocabulary_rows)
         rank = config.additions.rank
         states = self._linear(self.rows * drafts, config.hidden_size, rank, self.row_class)
         walk = draft_walk.workspace_bytes(

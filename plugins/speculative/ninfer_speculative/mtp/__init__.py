@@ -17,6 +17,7 @@ from ninfer_core.api import (
     PluginIncompatible,
     hookimpl,
 )
+from ninfer_core.ops.workspace import likeliest
 
 if TYPE_CHECKING:
     import torch
@@ -57,13 +58,14 @@ def ninfer_spec_build(
 ) -> Drafter:
     from ninfer_speculative.mtp.drafter import build_drafter
 
-    return build_drafter(model, shape.decode_columns - 1)
+    return build_drafter(model, shape, device)
 
 
 def _workspace_bytes(geometry: Geometry, shape: BuildShape) -> int:
-    """What the head gives for all columns, and for each row the hidden state and token that a draft comes from. What
-    the head and the logits take on the way is the family's to count."""
+    """What the head gives for all columns, and for each row the hidden state and token that a draft comes from, and the
+    search for it. What the head and the logits take on the way is the family's to count."""
     vector = geometry.hidden_size * DTYPE_BYTES[shape.activation_dtype]
     columns = max(shape.prefill_tokens, shape.decode_rows * shape.decode_columns)
     kept = shape.decode_columns * 4 * DTYPE_BYTES["int64"]
-    return columns * vector + shape.decode_rows * (2 * vector + kept)
+    search = likeliest.workspace_bytes(columns=shape.decode_rows, proposed=geometry.vocabulary_rows)
+    return columns * vector + shape.decode_rows * (2 * vector + kept) + search

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import torch
 
-from ninfer_core.api import Draft, DraftableModel, DraftColumns, Drafter, DraftSampling, Model, NextTokenHead
+from ninfer_core.api import (
+    BuildShape,
+    Draft,
+    DraftableModel,
+    DraftColumns,
+    Drafter,
+    DraftSampling,
+    Model,
+    NextTokenHead,
+)
+from ninfer_core.ops import likeliest
+from ninfer_core.ops.likeliest import Likeliest
 
 
-def build_drafter(model: Model, drafts: int) -> Drafter:
-    """`drafts` for every row of a round. The model must have been built with group `mtp`."""
+def build_drafter(model: Model, shape: BuildShape, device: torch.device) -> Drafter:
+    """As many drafts for every row as a round of `shape` has room for. The model must have been built with group
+    `mtp`."""
     assert isinstance(model, DraftableModel), f"{type(model).__name__} offers drafters nothing"
     head = model.next_token_head
     assert head is not None, "the model was built without its next-token head"
-    return MtpDrafter(model, head, drafts)
+    return MtpDrafter(model, head, shape.decode_columns - 1, likeliest.select(device, shape.kernels))
 
 
 class MtpDrafter:
@@ -23,8 +35,8 @@ class MtpDrafter:
     round, which knows what the target made of these positions.
     """
 
-    def __init__(self, model: DraftableModel, head: NextTokenHead, drafts: int) -> None:
-        self._model, self._head, self._drafts = model, head, drafts
+    def __init__(self, model: DraftableModel, head: NextTokenHead, drafts: int, search: Likeliest) -> None:
+        self._model, self._head, self._drafts, self._search = model, head, drafts, search
 
     def ingest(self, columns: DraftColumns) -> None:
         """See `ninfer_core.api.Drafter`."""
@@ -54,6 +66,4 @@ class MtpDrafter:
 
     def _likeliest(self, hidden: torch.Tensor) -> torch.Tensor:
         """hidden [rows, 1, hidden_size] -> token ids [rows, 1]."""
-        best = self._model.draft_logits(hidden).argmax(-1)
-        ids = self._model.draft_token_ids
-        return best if ids is None else ids[best]
+        return self._search(self._model.draft_logits(hidden), self._model.draft_token_ids)
