@@ -115,6 +115,7 @@ FUNCTION_REASONS: dict[str, str] = {
     "ninfer_core/ops/linear/few.py:linear_few_rows": "2026-11-30: one launch, a line for each argument",
     "ninfer_core/ops/linear/few.py:linear_few_rows_pair": "2026-12-01: one launch, a line for each argument",
     "ninfer_core/ops/linear/kernels/share.py:multiply_share": "2026-11-30: one kernel; its parts share registers",
+    "ninfer_core/ops/linear/kernels/few_rows.py:few_rows": "2026-12-01: one kernel, a line for each argument",
     "ninfer_core/ops/linear/kernels/few_rows.py:few_rows_pair": (
         "2026-12-01: one kernel, most of its lines its parameters"
     ),
