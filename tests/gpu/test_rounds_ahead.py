@@ -52,7 +52,7 @@ def test_rounds_ahead_change_no_token(weights: str, options: dict[str, Any], reg
         drafter.texts[row].zero_()
         drafter.texts[row, : len(told)].copy_(told)
 
-    for seed in range(3):
+    for seed in range(2):
         cuts = options["spec"] != "dflash2"
         ahead = AheadOfUnits(program, WISHES, OUTPUT, random.Random(seed), cuts=cuts, on_open=on_open, chunk=512)
         assert ahead.run() == found
