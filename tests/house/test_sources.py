@@ -90,7 +90,6 @@ FUNCTION_REASONS: dict[str, str] = {
     "ninfer_core/ops/accept/kernels/judge.py:judge": (
         "2026-12-01: one kernel: what it keeps in registers cannot be handed on"
     ),
-    "ninfer_core/ops/accept/triton.py:_judged": "2026-12-01: one launch, a line for each argument",
     "ninfer_core/ops/block_attention/kernels/attend.py:attend_splits": (
         "2026-12-01: one kernel: what it keeps in registers cannot be handed on"
     ),
