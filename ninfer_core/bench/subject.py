@@ -15,7 +15,7 @@ from ninfer_core.api.model import Model
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.bench.context import RandomContext
 from ninfer_core.bench.floor import Floor, experts_of
-from ninfer_core.bench.synthetic import NOT_SYNTHETIC, SyntheticAcceptor
+from ninfer_core.bench.synthetic import SyntheticAcceptor
 from ninfer_core.bench.tap import LogitsTap
 from ninfer_core.ops import accept
 from ninfer_core.plan.options import ServeOptions
@@ -46,11 +46,11 @@ class Subject:
             yield
             return
         assert self.synthetic is not None, "there are drafts"
-        self.synthetic.probability.fill_(probability)
+        self.synthetic.keep(probability)
         try:
             yield
         finally:
-            self.synthetic.probability.fill_(NOT_SYNTHETIC)
+            self.synthetic.keep(None)
 
 
 @contextmanager

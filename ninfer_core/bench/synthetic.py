@@ -9,17 +9,33 @@ import torch
 from ninfer_core.ops.accept import Accepted, Acceptor, Drafts
 from ninfer_core.ops.sample import ChosenRows, Purpose, uniform
 
-NOT_SYNTHETIC = -1.0
+DRAWS, MOST_DRAFTS = 4096, 64
+SLOT_STRIDE = 509
+"""Draws between two slots: rows of a bench stand at the same positions."""
 
 
 class SyntheticAcceptor:
     """Implements Acceptor over another one, whose work is done all the same. Each draft is kept with a probability,
-    whatever it is, as long as those before it are. `probability` float64 [1] is on the device, so that captured rounds
-    follow it; NOT_SYNTHETIC leaves the choice to the other one."""
+    whatever it is, as long as those before it are.
+
+    What is kept is drawn beforehand and looked up by slot and position: drawing within a round is half a hundred
+    launches, which no round of a model has. The draws are on the device, so that captured rounds follow `keep`.
+    """
 
     def __init__(self, acceptor: Acceptor, device: torch.device) -> None:
         self._acceptor = acceptor
-        self.probability = torch.full((1,), NOT_SYNTHETIC, dtype=torch.float64, device=device)
+        self._kept = torch.zeros(DRAWS, dtype=torch.int64, device=device)
+        self.keep(None)
+
+    def keep(self, probability: float | None) -> None:
+        """Of each draft from here on; None: as the other acceptor says."""
+        if probability is None:
+            self._kept.fill_(-1)
+            return
+        draw = torch.arange(DRAWS).unsqueeze(1).expand(DRAWS, MOST_DRAFTS)
+        places = torch.arange(MOST_DRAFTS).expand(DRAWS, MOST_DRAFTS)
+        kept = uniform(draw, places, Purpose.ACCEPT) < probability
+        self._kept.copy_(kept.long().cumprod(1).sum(1))
 
     def accept(
         self,
@@ -31,12 +47,9 @@ class SyntheticAcceptor:
     ) -> Accepted:
         """See `Acceptor`."""
         chosen = self._acceptor.accept(logits, drafts, rows, candidates, offered)
-        at = rows.positions[:, :-1]
-        seeds = rows.table.seeds.index_select(0, rows.slots).unsqueeze(1).expand_as(at)
-        place = torch.arange(at.shape[1], device=at.device)
-        kept = (uniform(seeds, at, Purpose.ACCEPT) < self.probability) & (place < drafts.counts.unsqueeze(1))
-        synthetic = kept.long().cumprod(1).sum(1) + 1
-        found = torch.where(self.probability < 0, chosen.offered, synthetic)
+        place = torch.add(rows.positions[:, 0], rows.slots, alpha=SLOT_STRIDE) % DRAWS
+        drawn = self._kept.index_select(0, place)
+        found = torch.where(drawn < 0, chosen.offered, torch.minimum(drawn, drafts.counts) + 1)
         offered.index_copy_(0, rows.slots, found)
         return dataclasses.replace(chosen, packed=torch.cat((found.unsqueeze(1), chosen.packed[:, 1:]), dim=1))
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ninfer_core.bench.records import load
-from ninfer_core.bench.synthetic import NOT_SYNTHETIC, SyntheticAcceptor, expected_tokens
+from ninfer_core.bench.synthetic import SyntheticAcceptor, expected_tokens
 from ninfer_core.cli.main import main
 from ninfer_core.ops.accept import Accepted, Drafts
 from ninfer_core.ops.sample import ChosenRows, SamplerTable
@@ -23,16 +25,20 @@ class Told:
         return Accepted(torch.arange(ROWS * (3 + DRAFTS)).view(ROWS, 3 + DRAFTS))
 
 
-def offered(probability: float, counts: torch.Tensor) -> torch.Tensor:
+def set_up(probability: float | None, counts: torch.Tensor) -> tuple[SyntheticAcceptor, ChosenRows, Drafts]:
     acceptor = SyntheticAcceptor(Told(), torch.device("cpu"))
-    acceptor.probability.fill_(probability)
+    acceptor.keep(probability)
     table = SamplerTable(torch.zeros(ROWS, 5), torch.ones(ROWS, dtype=torch.int64), torch.arange(ROWS))
     positions = torch.arange(1 + DRAFTS).expand(ROWS, 1 + DRAFTS)
     drafts = Drafts(torch.zeros(ROWS, DRAFTS, dtype=torch.int64), counts)
     slots = torch.arange(ROWS)
+    return acceptor, ChosenRows(table, slots, slots, positions, token_domain=9), drafts
+
+
+def offered(probability: float | None, counts: torch.Tensor) -> torch.Tensor:
+    acceptor, rows, drafts = set_up(probability, counts)
     by_slot = torch.zeros(ROWS, dtype=torch.int64)
-    rows = ChosenRows(table, slots, slots, positions, token_domain=9)
-    found = acceptor.accept(torch.zeros(1), drafts, rows, positions, by_slot)
+    found = acceptor.accept(torch.zeros(1), drafts, rows, rows.positions, by_slot)
     assert torch.equal(by_slot, found.offered)
     assert torch.equal(found.packed[:, 1:], Told().accept(torch.zeros(1), drafts).packed[:, 1:])
     return found.offered
@@ -44,7 +50,29 @@ def test_drafts_are_kept_with_the_probability_that_was_asked_for() -> None:
     assert offered(1.0, all_of_them).eq(1 + DRAFTS).all()
     assert offered(1.0, torch.full((ROWS,), 2)).eq(3).all()
     assert offered(0.7, all_of_them).double().mean().item() == pytest.approx(expected_tokens(0.7, DRAFTS), abs=0.25)
-    assert torch.equal(offered(NOT_SYNTHETIC, all_of_them), torch.arange(ROWS) * (3 + DRAFTS))
+    assert torch.equal(offered(None, all_of_them), torch.arange(ROWS) * (3 + DRAFTS))
+
+
+class Launches(TorchDispatchMode):  # type: ignore[misc]
+    """Counts operations that make something, views left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += not func.is_view
+        return func(*args, **(kwargs or {}))
+
+
+def test_it_is_no_burden_for_a_round() -> None:
+    """Its launches are timed as if they were the round's."""
+    acceptor, rows, drafts = set_up(0.5, torch.full((ROWS,), DRAFTS))
+    with Launches() as alone:
+        Told().accept(torch.zeros(1), drafts)
+    with Launches() as both:
+        acceptor.accept(torch.zeros(1), drafts, rows, rows.positions, torch.zeros(ROWS, dtype=torch.int64))
+    assert 0 < both.count - alone.count < 12
 
 
 def test_expected_tokens() -> None:
