@@ -87,6 +87,46 @@ def test_the_device_has_its_next_unit_before_anything_is_told(ahead: bool) -> No
     assert kinds == [*first, *(4 * round_of_its_turn), *last]
 
 
+LONG_SEED = next(seed for seed in range(10_000) if all(answer_token(seed, place) < 128 for place in range(30)))
+
+
+def in_flight_at_collects(units: list[tuple[str, str]]) -> list[int]:
+    """How many units were in flight whenever a round was collected."""
+    found, flying = [], 0
+    for what, kind in units:
+        if what == "collect" and kind == "decode":
+            found.append(flying)
+        flying += 1 if what == "launch" else -1
+    return found
+
+
+def test_a_round_with_drafts_has_the_next_one_behind_it() -> None:
+    """Whatever it yields; but for the last ones of an answer, which a round may end."""
+    diary = Diary(ahead=True, draft_tokens=3)
+    diary.bench.submit(prompt_tokens=10, max_output_tokens=30, seed=LONG_SEED)
+    while not diary.bench.observer.last:
+        diary.step()
+    diary.bench.check_text(0)
+    flying = in_flight_at_collects(diary.units())
+    assert len(flying) > 5 and set(flying[:-2]) == {2}
+    assert diary.bench.program.ahead["took_many"] > 3
+
+
+def test_nothing_is_put_behind_a_round_that_may_spend_a_thinking_budget() -> None:
+    """Three drafts: the round behind that with the 20th token would have to begin with what closes thinking."""
+    diary = Diary(ahead=True, draft_tokens=3)
+    diary.bench.submit(prompt_tokens=10, max_output_tokens=60, seed=LONG_SEED, channel="reasoning", thinking_budget=20)
+    while not diary.bench.observer.last:
+        diary.step()
+    diary.bench.check_text(0)
+    units = diary.units()
+    rounds_before = units[: units.index(("launch", "control"))].count(("collect", "decode"))
+    flying = in_flight_at_collects(units)
+    before, behind = flying[:rounds_before], flying[rounds_before:]
+    assert before[0] == 2 and before[-1] == 1
+    assert set(behind[1:-2]) == {2}, "and it goes ahead again, although the budget is spent"
+
+
 def test_a_chunk_and_the_round_behind_it_are_in_line_together() -> None:
     diary = Diary(ahead=False, max_context=1024, kv_pages=32)
     diary.bench.submit(prompt_tokens=10, max_output_tokens=60, seed=2)
