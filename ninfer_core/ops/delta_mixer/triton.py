@@ -19,12 +19,12 @@ class Launch:
     """Warps of each kernel, registers of a thread where they are limited (0: they are not), and what else is chosen by
     measuring.
 
-    `decode_warps`, a power of two, are those of rounds and of folds. `decode_ahead` is how many programs of a decode
-    kernel run at once, 0 for no prefetching. `convolve_tile` is how many columns one program of the convolution takes.
-    `scan_parts` are the value dimensions that one program of the scan may take, `memory_every` is how many chunks share
-    a memory that it leaves; `scan_stages` and `read_stages` are how many chunks a loop has under way. `interpreted`
-    computes products in float32, which also takes float32 activations. `dependent` is whether a decode kernel may begin
-    before the projection it reads has ended (programmatic dependent launch).
+    `decode_warps`, a power of two, are the most that rounds and folds take. `decode_ahead` is how many programs of a
+    decode kernel run at once, 0 for no prefetching. `convolve_tile` is how many columns one program of the convolution
+    takes. `scan_parts` are the value dimensions that one program of the scan may take, `memory_every` is how many
+    chunks share a memory that it leaves; `scan_stages` and `read_stages` are how many chunks a loop has under way.
+    `interpreted` computes products in float32, which also takes float32 activations. `dependent` is whether a decode
+    kernel may begin before the projection it reads has ended (programmatic dependent launch).
     """
 
     decode_warps: int
@@ -52,9 +52,9 @@ class TritonMixer:
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
         self._reference = ReferenceMixer()
-        self._decode_options = _options(launch.decode_warps, 0, launch.dependent)
-        self._solve_options = _options(launch.solve_warps, launch.solve_registers, False)
-        self._read_options = _options(launch.read_warps, launch.read_registers, False)
+        self._decode_options = {"launch_pdl": True} if launch.dependent else {}
+        self._solve_options = _options(launch.solve_warps, launch.solve_registers)
+        self._read_options = _options(launch.read_warps, launch.read_registers)
         self._precision = "ieee" if launch.interpreted else "tf32"
 
     def prefill(
@@ -220,9 +220,9 @@ class TritonMixer:
             COLUMN_RING=state.column.shape[2],
             RING=state.key.shape[2],
             SILU=weights.activation == "silu",
-            WARPS=self._launch.decode_warps,
             AHEAD=self._launch.decode_ahead,
             DEPENDENT=self._launch.dependent,
+            **_partition(weights.key_dim, weights.value_dim, self._launch.decode_warps),
             **self._decode_options,
         )
         return out
@@ -247,8 +247,7 @@ class TritonMixer:
             KEY_DIM=key_dim,
             VALUE_DIM=value_dim,
             RING=state.key.shape[2],
-            WARPS=self._launch.decode_warps,
-            num_warps=self._launch.decode_warps,
+            **_partition(key_dim, value_dim, self._launch.decode_warps),
         )
 
 
@@ -285,9 +284,23 @@ class Solved:
         )
 
 
-def _options(warps: int, registers: int, dependent: bool) -> dict[str, int | bool]:
-    limited: dict[str, int | bool] = {"maxnreg": registers} if registers else {}
-    return {"num_warps": warps} | limited | ({"launch_pdl": True} if dependent else {})
+def _options(warps: int, registers: int) -> dict[str, int]:
+    return {"num_warps": warps} | ({"maxnreg": registers} if registers else {})
+
+
+WARP_VALUES = 32
+"""Values of a memory that a warp has to itself, where there are so many."""
+LINE_ELEMENTS = 128
+"""What a warp loads at once: four elements a lane."""
+
+
+def _partition(key_dim: int, value_dim: int, most_warps: int) -> dict[str, int]:
+    """How `kernels.memory` cuts a memory. A warp takes whole lines of it, so that the lanes that hold a vector are
+    neighbours: with others between them, Triton 3.6 sums over the wrong ones (it exchanges with lanes 1, 2 and 4 apart
+    where the vector is in those 1, 2 and 16 apart; 3.9 does not)."""
+    warps = max(1, min(most_warps, value_dim // WARP_VALUES))
+    sharing = min(key_dim, max(1, LINE_ELEMENTS * warps // value_dim))
+    return {"WARPS": warps, "SHARING": sharing, "num_warps": warps}
 
 
 def _strided(*tensors: torch.Tensor) -> tuple[torch.Tensor | int, ...]:

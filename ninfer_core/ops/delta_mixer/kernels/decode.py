@@ -99,6 +99,7 @@ def decode_kernel(
     RING: tl.constexpr,
     SILU: tl.constexpr,
     WARPS: tl.constexpr,
+    SHARING: tl.constexpr,
     AHEAD: tl.constexpr,
     DEPENDENT: tl.constexpr,
 ):
@@ -128,7 +129,7 @@ def decode_kernel(
         key_ring, update_ring, decay_ring, slot, head, first, KEY_HEADS, VALUE_HEADS, KEY_DIM, VALUE_DIM, RING
     )
     home = memory + (slot * VALUE_HEADS + head) * (KEY_DIM * VALUE_DIM)
-    held = load_memory(home, KEY_DIM, VALUE_DIM, WARPS)
+    held = load_memory(home, KEY_DIM, VALUE_DIM, WARPS, SHARING)
     query_channel = group * KEY_DIM + key_index
     key_channel = KEY_HEADS * KEY_DIM + query_channel
     value_channel = 2 * KEY_HEADS * KEY_DIM + head * VALUE_DIM + value_index
@@ -159,9 +160,9 @@ def decode_kernel(
         if following < tl.num_programs(1) * VALUE_HEADS:
             theirs = (tl.load(slots + following // VALUE_HEADS) * VALUE_HEADS + following % VALUE_HEADS) * KEY_DIM
             _prefetch(memory + theirs * VALUE_DIM + tl.arange(0, KEY_DIM * VALUE_DIM // 32) * 32)
-    held = folded(held, oldest, homes, first, taken, KEY_HEADS, VALUE_HEADS, KEY_DIM, VALUE_DIM, RING, WARPS)
+    held = folded(held, oldest, homes, first, taken, KEY_HEADS, VALUE_HEADS, KEY_DIM, VALUE_DIM, RING)
     if taken > 0:
-        store_memory(home, held, KEY_DIM, VALUE_DIM, WARPS)
+        store_memory(home, held, KEY_DIM, VALUE_DIM, WARPS, SHARING)
 
     for column in range(COLUMNS):
         query = _convolved((query0, query1, query2), query3, query_taps)
@@ -195,14 +196,14 @@ def decode_kernel(
         query = query * query_scale
         key = key * key_scale
         growth = tl.exp(decay)
-        key_along = along_keys(key)
+        key_along = along_keys(key, SHARING)
         # Sums over keys are taken of a memory that is not decayed yet: they decay as it does.
         update = beta * tl.fma(read_out(held, key_along), tl.broadcast_to(-growth, value.shape), value)
-        read = read_out(held, along_keys(query)) * growth
+        read = read_out(held, along_keys(query, SHARING)) * growth
         # What the memory gains is read without another pass over it.
         read = tl.fma(tl.broadcast_to(both * query_scale * key_scale, read.shape), update, read)
         if COLUMNS > 1:
-            held = stepped(held, growth, key_along, update, WARPS)
+            held = stepped(held, growth, key_along, update)
         scale = tl.rsqrt(tl.sum(read * read, 0) / VALUE_DIM + epsilon)
         gated = read * scale * norm * opened_gate
         tl.store(out + column * (VALUE_HEADS * VALUE_DIM), gated.to(out.dtype.element_ty))
@@ -228,6 +229,7 @@ def fold_kernel(
     VALUE_DIM: tl.constexpr,
     RING: tl.constexpr,
     WARPS: tl.constexpr,
+    SHARING: tl.constexpr,
 ):
     """Grid (value_heads, rows, layers). `memory` and the rings are those of all layers."""
     head = tl.program_id(0)
@@ -240,6 +242,6 @@ def fold_kernel(
             key_ring, update_ring, decay_ring, slot, head, first, KEY_HEADS, VALUE_HEADS, KEY_DIM, VALUE_DIM, RING
         )
         home = memory + (slot * VALUE_HEADS + head) * (KEY_DIM * VALUE_DIM)
-        held = load_memory(home, KEY_DIM, VALUE_DIM, WARPS)
-        held = folded(held, oldest, homes, first, taken, KEY_HEADS, VALUE_HEADS, KEY_DIM, VALUE_DIM, RING, WARPS)
-        store_memory(home, held, KEY_DIM, VALUE_DIM, WARPS)
+        held = load_memory(home, KEY_DIM, VALUE_DIM, WARPS, SHARING)
+        held = folded(held, oldest, homes, first, taken, KEY_HEADS, VALUE_HEADS, KEY_DIM, VALUE_DIM, RING)
+        store_memory(home, held, KEY_DIM, VALUE_DIM, WARPS, SHARING)

@@ -1,8 +1,9 @@
 """A memory [key_dim, value_dim] in the registers of one program, and what rounds and folds do with it.
 
-Each warp has a part of the values to itself, and some of its lanes share the keys. So what is summed over keys is
-summed by a thread, and then by lanes of one warp: columns of a round do not wait for other warps on the way. Axes of a
-held memory: [lanes, warps, steps, inner], the key at lane · steps + step, the value at warp · inner + place.
+Each of WARPS warps has a part of the values to itself, and SHARING of its lanes share the keys of a value. So what is
+summed over keys is summed by a thread, and then by lanes of one warp: columns of a round do not wait for other warps on
+the way. Axes of a held memory: [sharing, warps, steps, inner], the key at lane · steps + step, the value at
+warp · inner + place.
 
 Products and sums that a round and its fold, or rounds of one column and of several, must agree on to the bit are fused
 by hand: a compiler that chose for itself what to fuse could choose differently in each.
@@ -13,13 +14,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-SHARING: tl.constexpr = tl.constexpr(4)
-"""Lanes that share the keys of a value."""
-
 
 @triton.jit
-def _places(KEY_DIM: tl.constexpr, VALUE_DIM: tl.constexpr, WARPS: tl.constexpr):
-    """Where the elements lie, [steps · warps, lanes · inner]: consecutive lines belong to consecutive warps, and every
+def _places(KEY_DIM: tl.constexpr, VALUE_DIM: tl.constexpr, WARPS: tl.constexpr, SHARING: tl.constexpr):
+    """Where the elements lie, [steps · warps, sharing · inner]: consecutive lines belong to consecutive warps, and a
     lane finds four values side by side, in the layout that Triton gives a load of such a block."""
     INNER: tl.constexpr = VALUE_DIM // WARPS
     STEPS: tl.constexpr = KEY_DIM // SHARING
@@ -30,22 +28,24 @@ def _places(KEY_DIM: tl.constexpr, VALUE_DIM: tl.constexpr, WARPS: tl.constexpr)
 
 
 @triton.jit
-def load_memory(home, KEY_DIM: tl.constexpr, VALUE_DIM: tl.constexpr, WARPS: tl.constexpr):
+def load_memory(home, KEY_DIM: tl.constexpr, VALUE_DIM: tl.constexpr, WARPS: tl.constexpr, SHARING: tl.constexpr):
     """The memory of one head at `home`, held. Like all that a round reads before it waits, from beyond the cache of the
     multiprocessor (`ops.kernels.dependent`)."""
-    block = tl.load(home + _places(KEY_DIM, VALUE_DIM, WARPS), cache_modifier=".cg")
+    block = tl.load(home + _places(KEY_DIM, VALUE_DIM, WARPS, SHARING), cache_modifier=".cg")
     apart = tl.reshape(block, (KEY_DIM // SHARING, WARPS, SHARING, VALUE_DIM // WARPS))
     return tl.permute(apart, (2, 1, 0, 3))
 
 
 @triton.jit
-def store_memory(home, held, KEY_DIM: tl.constexpr, VALUE_DIM: tl.constexpr, WARPS: tl.constexpr):
+def store_memory(
+    home, held, KEY_DIM: tl.constexpr, VALUE_DIM: tl.constexpr, WARPS: tl.constexpr, SHARING: tl.constexpr
+):
     block = tl.reshape(tl.permute(held, (2, 1, 0, 3)), (KEY_DIM // SHARING * WARPS, SHARING * VALUE_DIM // WARPS))
-    tl.store(home + _places(KEY_DIM, VALUE_DIM, WARPS), block)
+    tl.store(home + _places(KEY_DIM, VALUE_DIM, WARPS, SHARING), block)
 
 
 @triton.jit
-def along_keys(vector):
+def along_keys(vector, SHARING: tl.constexpr):
     """[key_dim] -> beside a held memory, the same for all values."""
     return tl.reshape(vector, (SHARING, vector.shape[0] // SHARING))[:, None, :, None]
 
@@ -63,10 +63,11 @@ def read_out(held, key):
 
 
 @triton.jit
-def stepped(held, growth, key, update, WARPS: tl.constexpr):
+def stepped(held, growth, key, update):
     """growth · held + key updateᵀ, for a key `along_keys` and an update [value_dim]."""
     decayed = held * growth
-    outer = tl.broadcast_to(key, decayed.shape), tl.broadcast_to(_along_values(update, WARPS), decayed.shape)
+    along = _along_values(update, held.shape[1])
+    outer = tl.broadcast_to(key, decayed.shape), tl.broadcast_to(along, decayed.shape)
     return tl.fma(outer[0], outer[1], decayed)
 
 
@@ -115,12 +116,11 @@ def folded(
     KEY_DIM: tl.constexpr,
     VALUE_DIM: tl.constexpr,
     RING: tl.constexpr,
-    WARPS: tl.constexpr,
 ):
     """`held` with the recorded columns at positions [first, first + taken); `column` is the first of them."""
     key, update, decay = column
     for done in range(taken):
-        held = stepped(held, tl.exp(decay), along_keys(key), update, WARPS)
+        held = stepped(held, tl.exp(decay), along_keys(key, held.shape[0]), update)
         if RING > 2:
             # The next column is asked for while this one is folded; the one behind the last is asked for in vain.
             key, update, decay = _recorded(
