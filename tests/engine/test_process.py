@@ -352,7 +352,7 @@ def test_the_engine_process_builds_no_frontend(subject: Subject, monkeypatch: py
 def test_a_slow_front_bounds_the_publisher() -> None:
     ours, theirs = socket.socketpair()
     publisher = Publisher(theirs, capacity=8)
-    sent = [failed(number, RequestError("m" * 100_000)) for number in range(60)]
+    sent = [msgspec.structs.replace(failed(number, RequestError("m")), message="m" * 100_000) for number in range(60)]
 
     def publish_all() -> None:
         for message in sent:

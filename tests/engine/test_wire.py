@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import io
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -133,7 +134,7 @@ def test_a_length_over_the_bound_is_refused_before_reading() -> None:
 
 def test_a_message_over_the_bound_is_not_sent() -> None:
     with pytest.raises(FrameInvalid, match="over the frame limit"):
-        encode_frame(failed(1, RequestError("x" * MAX_FRAME_BYTES)))
+        encode_frame(msgspec.structs.replace(failed(1, RequestError("x")), message="x" * MAX_FRAME_BYTES))
 
 
 @given(st.binary(min_size=1, max_size=60))
