@@ -64,6 +64,8 @@ def test_what_plain_torch_computes_on_a_gpu_is_said(tiny: str, installed: Plugin
     assert planned(tiny, device="cpu").reference_operations == ()
     assert planned(tiny, kernels="reference").reference_operations == ()
     assert planned("dummy:qwen3.8-27b").reference_operations == ()
+    *_, last = planned(tiny, weights="nvfp4").reference_operations
+    assert last.startswith("products with nvfp4 matrices of ") and last.endswith("no multiple of 128")
 
     plan = narrow.plan
     attention = msgspec.structs.replace(plan.geometry.attention, head_dim=48)

@@ -21,9 +21,11 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
+from ninfer_core.ops.workspace.linear import NVFP4_INPUTS
+
 SIGN, REST, REST_SHIFT = 1 << 15, 7 << 6, 6
 """Of an operand: the bit of the sign, those of the other three, and how far up they are."""
-EXCHANGED = 128
+EXCHANGED = NVFP4_INPUTS
 """Inputs among whose words some are exchanged, in rows that consist of so many."""
 _CODES_AT_ONCE = 4 * 2**20
 """Bytes of codes in work at a time, some twenty bytes of temporaries for each."""

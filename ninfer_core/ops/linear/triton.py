@@ -27,6 +27,7 @@ from ninfer_core.ops.linear.tiles import (
     tile_for,
 )
 from ninfer_core.ops.rms_norm.triton import rms_norm
+from ninfer_core.ops.workspace.linear import FP8_INPUTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,5 +113,5 @@ def _prepared(x: torch.Tensor, form: Form, norm: Norm | None, row_class: int) ->
 def _takes(matrix: Matrix) -> bool:
     """Whether the kernels can read the matrix: rows start where a vector of codes or block scales can be loaded, and
     words of nvfp4 are exchanged."""
-    multiple = EXCHANGED if isinstance(matrix, Nvfp4Matrix) else 1 if isinstance(matrix, DenseMatrix) else 16
+    multiple = EXCHANGED if isinstance(matrix, Nvfp4Matrix) else 1 if isinstance(matrix, DenseMatrix) else FP8_INPUTS
     return matrix.inputs % multiple == 0

@@ -20,6 +20,9 @@ constant: what a sum is made of must not depend on the device."""
 SHARED_OUTPUTS = 128
 """Most outputs of one of these programs."""
 LARGEST_ROW_CLASS = 128
+FP8_INPUTS, NVFP4_INPUTS = 16, 128
+"""What the inputs of a matrix in codes must be a multiple of for kernels to take it: rows start where a vector of codes
+can be loaded, and consist of whole sets of words that are exchanged (`linear.arrangement`)."""
 
 
 def decoded_outputs(inputs: int) -> int:

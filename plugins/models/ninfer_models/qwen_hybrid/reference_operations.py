@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from ninfer_core.api import ArtifactHeader
-from ninfer_core.ops.workspace import gated_delta
-from ninfer_models.qwen_hybrid.config import parse_config
+from ninfer_core.ops.workspace import gated_delta, linear
+from ninfer_models.qwen_hybrid.config import QwenHybridConfig, parse_config
+from ninfer_models.qwen_hybrid.inventory import Naming
+from ninfer_models.qwen_hybrid.resident import ResidentMatrix, list_residents
 
 
 def reference_operations(header: ArtifactHeader) -> list[str]:
-    """The parts that `ops.delta_mixer` computes by its reference on a CUDA device, and why. Raises ArtifactInvalid."""
+    """What `ops.delta_mixer` and `ops.linear` compute by their references on a CUDA device, and why. Raises
+    ArtifactInvalid."""
     config = parse_config(header)
+    return [*_mixer(config), *_products(config, Naming(header, config))]
+
+
+def _mixer(config: QwenHybridConfig) -> list[str]:
     layer = {"conv_width": config.conv_width, "key_dim": config.key_dim, "value_dim": config.value_dim}
     shape = f"heads of {config.key_dim} × {config.value_dim} elements and a convolution of width {config.conv_width}"
     if not gated_delta.decodes_by_kernels(**layer):
@@ -17,3 +24,15 @@ def reference_operations(header: ArtifactHeader) -> list[str]:
     if not gated_delta.prefills_by_kernels(**layer):
         return [f"prefill of Gated DeltaNet: no kernels for {shape}"]
     return []
+
+
+def _products(config: QwenHybridConfig, naming: Naming) -> list[str]:
+    """A line for all matrices of one number of inputs."""
+    multiples = {"dense": 1, "fp8": linear.FP8_INPUTS, "nvfp4": linear.NVFP4_INPUTS}
+    matrices = (each for each in list_residents(config, naming, "bfloat16") if isinstance(each, ResidentMatrix))
+    kinds = {(each.format, each.shape[-1]) for each in matrices}
+    return [
+        f"products with {format} matrices of {inputs} inputs: no kernels where that is no multiple of {multiple}"
+        for format, inputs in sorted(kinds)
+        if inputs % (multiple := multiples[format])
+    ]
