@@ -17,13 +17,12 @@ from tools.tiny_model.newcomers import Request, requests
 from tools.tiny_model.outcomes import Outcome
 from tools.tiny_model.skills import SKILLS
 
-LEAST_SHARE_RIGHT = {"tools wide": 0.7}
-"""Of the held-out prompts of a skill; 0.95 of all the others. Arguments of `tools wide` are often words that
-nobody has ever written, and a single wrong letter counts."""
+LEAST_SHARE_RIGHT = 0.95
+"""Of the held-out prompts of a skill."""
 LEAST_SHARE_RECALLED = 0.9
 """Of the dialogues of up to 8 k tokens."""
 
-LEAST_SHARE_OF_NEWCOMERS = 0.85
+LEAST_SHARE_OF_NEWCOMERS = 0.9
 """Of the hand-written first requests, with thinking and without."""
 FIRST = ("What is the weather in Paris?", "Calculate 15 + 27", "search for cats", "Read README.md", "Hello!")
 """These must never fail."""
@@ -72,7 +71,7 @@ def test_every_skill_holds_on_prompts_that_training_never_saw(base_url: str) -> 
     for outcome in ask(base_url, list(held_out_items(40, "xhigh")), 8):
         right[outcome.item.skill] += outcome.right
     assert len(right) == len(SKILLS) - 1
-    assert {skill: count for skill, count in right.items() if count < 40 * LEAST_SHARE_RIGHT.get(skill, 0.95)} == {}
+    assert {skill: count for skill, count in right.items() if count < 40 * LEAST_SHARE_RIGHT} == {}
 
 
 @pytest.mark.long
