@@ -241,6 +241,7 @@ def test_a_fold_is_what_the_next_round_folds(
 
 
 def test_a_round_of_several_columns_is_rounds_of_one(mixer: DeltaMixer, kernel_device: torch.device) -> None:
+    """To the bit where nothing is compiled: a compiler fuses the arithmetic of each kernel as it likes."""
     together, apart = (Scene(SMALL, kernel_device, [1, 9]) for _ in range(2))
     apart.weights = together.weights
     apart.state.memory.copy_(together.state.memory)
@@ -249,7 +250,11 @@ def test_a_round_of_several_columns_is_rounds_of_one(mixer: DeltaMixer, kernel_d
     whole = together.decode(mixer, columns, [0, 0])
     for t in range(3):
         one = MixerColumns(*(x[:, t : t + 1] for x in (columns.qkv, columns.gate, columns.b, columns.a)))
-        assert torch.equal(apart.decode(mixer, one, [int(t > 0)] * 2)[:, 0], whole[:, t])
+        alone = apart.decode(mixer, one, [int(t > 0)] * 2)[:, 0]
+        if kernel_device.type == "cpu":
+            assert torch.equal(alone, whole[:, t])
+        else:
+            FP32_DELTA_RULE.check(alone, whole[:, t])
 
 
 @pytest.mark.parametrize("split", [[1], [2, 1], [3, 64, 1], [70], [64, 6]], ids=str)

@@ -5,8 +5,8 @@ summed over keys is summed by a thread, and then by lanes of one warp: columns o
 the way. Axes of a held memory: [sharing, warps, steps, inner], the key at lane · steps + step, the value at
 warp · inner + place.
 
-Products and sums that a round and its fold, or rounds of one column and of several, must agree on to the bit are fused
-by hand: a compiler that chose for itself what to fuse could choose differently in each.
+What a round and its fold must agree on to the bit is fused by hand: a compiler that chose for itself what to fuse could
+choose differently in each.
 """
 
 from __future__ import annotations
