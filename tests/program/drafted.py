@@ -17,6 +17,7 @@ from ninfer_core.program.runner import DeviceProgram
 from ninfer_core.testing.scripted_drafters import BACKEND, with_drafter, with_needs
 from ninfer_core.testing.tiny import tiny_artifact, tiny_plan
 
+MOST_ABANDONED = 6
 ROOMY = {"max_context": 512, "max_concurrency": 8, "kv_capacity": 8 * 512}
 
 
@@ -109,7 +110,7 @@ class AheadOfUnits:
             if self._draw.random() < 0.8 or not self._flight:
                 self._launch()
             while len(self._flight) >= MOST_IN_FLIGHT or (self._flight and self._draw.random() < 0.2):
-                if self._draw.random() < 0.25 and self._made:
+                if self._made and self.seen["abandoned"] < MOST_ABANDONED and self._draw.random() < 0.25:
                     self._abandon(self._draw.choice(list(self._made)))
                 self._collect()
         while self._flight:
