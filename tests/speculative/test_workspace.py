@@ -10,8 +10,10 @@ import torch
 from ninfer_models.qwen_hybrid.geometry import build_geometry
 from ninfer_speculative import dflash, dflash2
 
-from ninfer_core.api import BuildShape
+from ninfer_core.api import BuildShape, TensorSpec
+from ninfer_core.api.stored_matrix import NVFP4_CODES
 from ninfer_core.artifact import open_artifact
+from ninfer_core.ops.workspace import linear
 from ninfer_core.plugins import PluginRegistry
 from ninfer_core.testing.live_bytes import peak_bytes
 from tests.speculative.block_oracle import SIZES, Bench, Kind, draft_header, dtype_name, target_geometry
@@ -75,3 +77,20 @@ def test_kernels_of_a_published_drafter_need_a_tenth_of_the_reference() -> None:
     logits = 8 * 7 * geometry.vocabulary_rows * 2
     assert logits < auto < 2 * logits
     assert reference > 10 * auto
+
+
+@pytest.mark.parametrize("hidden_size", [128, 192], ids=["kernels", "none"])
+def test_a_head_in_codes_that_no_kernel_takes_is_decoded(hidden_size: int) -> None:
+    """Rows of four-bit codes that are no whole sets of exchanged words are multiplied by the reference."""
+    sizes = dataclasses.replace(WIDE, hidden_size=hidden_size, vocab_size=8000)
+    kind = Kind(second=False, windows=(20, 20), sizes=sizes, dtype=torch.bfloat16)
+    header = draft_header(kind, Bench(kind, slots=1, max_context=64).oracle)
+    head = TensorSpec(name="lm_head.weight", shape=(sizes.vocab_size, hidden_size // 2), dtype=NVFP4_CODES)
+    coded = msgspec.structs.replace(header, tensors=(*header.tensors, head))
+    shape = BuildShape(
+        prefill_tokens=8, decode_rows=1, decode_columns=kind.columns, max_context=64, activation_dtype="bfloat16"
+    )
+    geometry = target_geometry(sizes, kind.layers)
+    without, bound = (dflash.ninfer_spec_needs(each, geometry, shape).workspace_bytes for each in (header, coded))
+    decoded = linear.decoded_bytes(hidden_size, sizes.vocab_size, kind.dtype.itemsize)
+    assert (bound - without > decoded // 2) == (hidden_size % linear.NVFP4_INPUTS > 0), (without, bound, decoded)

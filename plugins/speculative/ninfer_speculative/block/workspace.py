@@ -24,10 +24,6 @@ from ninfer_core.ops.workspace import (
 from ninfer_speculative.block.config import DraftConfig
 from ninfer_speculative.block.rings import list_rings
 
-_CODED_INPUTS = 64
-"""Kernels read codes of a matrix whose inputs are a multiple of it; others are decoded for the reference."""
-
-
 def workspace_bytes(config: DraftConfig, geometry: Geometry, shape: BuildShape, *, coded: bool) -> int:
     """Upper bound of the temporaries that are alive at once. `coded` is whether the head of the target may be stored in
     codes."""
@@ -183,10 +179,11 @@ class _Unit:
         gated: bool = False,
         residual: bool = False,
     ) -> int:
-        """A product and its result. The kernels norm, gate and add on the way; the reference holds each."""
+        """A product and its result. The kernels norm, gate and add on the way; the reference holds each. Of a matrix in
+        codes the form is not known here: what the kernels take of every form counts as theirs."""
         sizes = {"rows": tokens, "inputs": inputs, "outputs": outputs, "row_class": row_class}
         sizes["activation"] = self._activation
-        if self._kernels and not (coded and inputs % _CODED_INPUTS):
+        if self._kernels and not (coded and inputs % linear.NVFP4_INPUTS):
             return linear.kernel_bytes(**sizes, prepared=normed or coded)
         product = linear.reference_bytes(**sizes, coded=coded)
         after = 0
