@@ -1,8 +1,9 @@
 """Runs units of work on one device: the Program that the engine drives.
 
 Between units the device holds, for every open row: its pages and state slot, its sampler, the candidates of its last
-unit. A decode round is told N of each row and begins by folding exactly that much, so committed state never holds a
-token that was not taken. Each round takes one copy to the device and one back.
+unit. A decode round is told N of each row, or to take all that the last one offers, and begins by folding exactly that
+much: so the state of a row that goes on never holds a token that was not taken. Each round takes one copy to the device
+and one back.
 """
 
 from __future__ import annotations
