@@ -24,6 +24,7 @@ from ninfer_core.ops.workspace import (
 from ninfer_speculative.block.config import DraftConfig
 from ninfer_speculative.block.rings import list_rings
 
+
 def workspace_bytes(config: DraftConfig, geometry: Geometry, shape: BuildShape, *, coded: bool) -> int:
     """Upper bound of the temporaries that are alive at once. `coded` is whether the head of the target may be stored in
     codes."""
