@@ -48,7 +48,7 @@ MAX_PARAM_CHARACTERS = 200
 
 class RequestError(NinferError):
     """Ends one request. `param` names the offending field in the client's own spelling. The middle of what is too long
-    is left out, since a message has the place at its begin and the way out at its end."""
+    is left out, since a message has the place at its beginning and the way out at its end."""
 
     code = "invalid_request"
     category = ErrorCategory.INVALID_REQUEST

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
-from ninfer_core.ops.linear.arrangement import EXCHANGED
 from ninfer_core.ops.linear.few import Share, linear_few_rows, linear_few_rows_pair
 from ninfer_core.ops.linear.many import linear_many_rows
-from ninfer_core.ops.linear.matrix import DenseMatrix, Matrix, Nvfp4Matrix
+from ninfer_core.ops.linear.matrix import DenseMatrix, Matrix
 from ninfer_core.ops.linear.reference import Norm, linear
 from ninfer_core.ops.linear.sort import sort_inputs
 from ninfer_core.ops.linear.tiles import (
@@ -27,7 +26,7 @@ from ninfer_core.ops.linear.tiles import (
     tile_for,
 )
 from ninfer_core.ops.rms_norm.triton import rms_norm
-from ninfer_core.ops.workspace.linear import FP8_INPUTS
+from ninfer_core.ops.workspace.linear import INPUT_MULTIPLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +110,5 @@ def _prepared(x: torch.Tensor, form: Form, norm: Norm | None, row_class: int) ->
 
 
 def _takes(matrix: Matrix) -> bool:
-    """Whether the kernels can read the matrix: rows start where a vector of codes or block scales can be loaded, and
-    words of nvfp4 are exchanged."""
-    multiple = EXCHANGED if isinstance(matrix, Nvfp4Matrix) else 1 if isinstance(matrix, DenseMatrix) else FP8_INPUTS
-    return matrix.inputs % multiple == 0
+    """Whether the kernels can read the matrix."""
+    return matrix.inputs % INPUT_MULTIPLES[form_of(matrix)] == 0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from ninfer_core.ops.workspace import FLOAT32
 
 DECODE_ROWS = 8
@@ -21,8 +24,11 @@ SHARED_OUTPUTS = 128
 """Most outputs of one of these programs."""
 LARGEST_ROW_CLASS = 128
 FP8_INPUTS, NVFP4_INPUTS = 16, 128
-"""What the inputs of a matrix in codes must be a multiple of for kernels to take it: rows start where a vector of codes
-can be loaded, and consist of whole sets of words that are exchanged (`linear.arrangement`)."""
+INPUT_MULTIPLES: Mapping[str, int] = MappingProxyType(
+    {"dense": 1, "fp8": FP8_INPUTS, "fp8_groups": FP8_INPUTS, "nvfp4": NVFP4_INPUTS}
+)
+"""What the inputs of a matrix must be a multiple of for kernels to take it, by its form: rows start where a vector of
+codes can be loaded, and consist of whole sets of words that are exchanged (`linear.arrangement`)."""
 
 
 def decoded_outputs(inputs: int) -> int:

@@ -28,11 +28,10 @@ def _mixer(config: QwenHybridConfig) -> list[str]:
 
 def _products(config: QwenHybridConfig, naming: Naming) -> list[str]:
     """A line for all matrices of one number of inputs. Those of experts, stacked, are `ops.moe`'s, which takes any."""
-    multiples = {"dense": 1, "fp8": linear.FP8_INPUTS, "nvfp4": linear.NVFP4_INPUTS}
     matrices = (each for each in list_residents(config, naming, "bfloat16") if isinstance(each, ResidentMatrix))
     kinds = {(each.format, each.shape[-1]) for each in matrices if len(each.shape) == 2}
     return [
         f"products with {format} matrices of {inputs} inputs: no kernels where that is no multiple of {multiple}"
         for format, inputs in sorted(kinds)
-        if inputs % (multiple := multiples[format])
+        if inputs % (multiple := linear.INPUT_MULTIPLES[format])
     ]
