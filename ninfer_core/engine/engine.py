@@ -24,6 +24,7 @@ from ninfer_core.api.errors import (
 from ninfer_core.api.frontend import OutputVocabulary
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.api.service import Admitted, Progress
+from ninfer_core.engine.ahead import round_ahead
 from ninfer_core.engine.draft_counts import count_drafts
 from ninfer_core.engine.flight import Flight, Launched
 from ninfer_core.engine.inbox import Inbox, Refusal
@@ -164,22 +165,12 @@ class Engine:
             self._listen()
 
     def _next_ahead(self) -> PrefillChunk | ControlCommit | DecodeRound | None:
-        """The next unit, unless what is in flight has to be known first. Rows of a round in flight that it does not
-        certainly end go on with all that it offers: who takes less has ended, or closes its thinking then."""
-        yielding = self._flight.yielding
-        if not all(unit.is_round for unit in yielding):
+        """The next unit, unless what is in flight has to be known first."""
+        if not all(unit.is_round for unit in self._flight.yielding):
             return None
-        unit = self._scheduler.peek_unit()
+        unit = self._scheduler.next_unit()
         if isinstance(unit, DecodeRound):
-            in_flight = {record.request_id for each in yielding for record in each.records}
-            known = [record for record in unit.records if record.request_id not in in_flight]
-            going = [record for record in unit.records if record.request_id in in_flight]
-            if any(record.session.may_need_control_within(self._most_candidates) for record in going):
-                return None
-            records = {*known, *(record for record in going if not record.session.ends_at_next)}
-            unit = DecodeRound(tuple(record for record in unit.records if record in records)) if records else None
-        if unit is not None:
-            self._scheduler.next_unit()
+            return round_ahead(unit.records, self._flight.unseen, self._most_candidates)
         return unit
 
     # --- messages ----------------------------------------------------------------------------------
@@ -240,6 +231,7 @@ class Engine:
         if unit is None:
             self._meter.nothing_to_do()
             return
+        self._scheduler.launched(unit)
         ahead = self._program.runs_ahead
         if ahead:
             self._meter.device_was_idle(self._flight.idle_seconds)
@@ -251,9 +243,9 @@ class Engine:
             case ControlCommit() as commit:
                 self._launch_control(commit)
             case DecodeRound(records):
-                in_flight = {record.request_id for each in self._flight.yielding for record in each.records}
+                unseen = self._flight.unseen
                 rounds = [
-                    RowRound(row=_row(record), accepted=None if record.request_id in in_flight else record.accepted)
+                    RowRound(row=_row(record), accepted=None if record.request_id in unseen else record.accepted)
                     for record in records
                 ]
                 self._flight.add(Launched(self._program.launch_decode(rounds), records))

@@ -58,6 +58,11 @@ class Flight:
         return [unit for unit in self._units if unit.yields]
 
     @property
+    def unseen(self) -> frozenset[int]:
+        """The requests that something in flight may yield candidates for."""
+        return frozenset(record.request_id for unit in self.yielding for record in unit.records)
+
+    @property
     def busy_until(self) -> float | None:
         """A time that the oldest certainly runs until; None when nothing can be said."""
         if not self._units or not self._units[0].is_round or self._shortest_round_seconds is None:

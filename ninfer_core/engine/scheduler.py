@@ -161,17 +161,15 @@ class Scheduler:
     # --- units -------------------------------------------------------------------------------------
 
     def next_unit(self) -> PrefillChunk | ControlCommit | DecodeRound | None:
-        """The unit to run now; None when nothing has a row."""
-        unit = self.peek_unit()
-        self._single_row_last = unit is not None and not isinstance(unit, DecodeRound)
-        return unit
-
-    def peek_unit(self) -> PrefillChunk | ControlCommit | DecodeRound | None:
-        """What `next_unit` would give."""
+        """Whose turn it is; None when nothing has a row. The turn stays until something is `launched`."""
         single = None if self._ready and self._single_row_last else self._single_row_unit()
         if single is not None:
             return single
         return DecodeRound(tuple(self._ready)) if self._ready else None
+
+    def launched(self, unit: PrefillChunk | ControlCommit | DecodeRound) -> None:
+        """It runs, so the other kind is next."""
+        self._single_row_last = not isinstance(unit, DecodeRound)
 
     def _single_row_unit(self) -> PrefillChunk | ControlCommit | None:
         if self._held:

@@ -63,9 +63,10 @@ def answer_token(seed: int, position: int) -> int:
 @dataclass(slots=True)
 class _Row:
     """`offered` is what the row's last unit yielded; `uncollected` how many units nobody has seen, the last of which
-    is a round where `in_round`, and took what nobody had seen where `assumed`; `taken` how many tokens of the answer
-    have been folded; `passed_over` is whether a round went on without this row, which then has to be told something
-    else; `rounds_waited` and `singles_waited` are units of others that have run since this row's last one."""
+    is a round where `in_round`, and took what nobody had seen where `assumed`; `waits` is whether a round has gone on
+    without this row because nobody had seen what it was offered; `taken` how many tokens of the answer have been
+    folded; `passed_over` is whether a round went on without this row, which then has to be told something else;
+    `rounds_waited` and `singles_waited` are units of others that have run since this row's last one."""
 
     setup: RowSetup
     pages: tuple[int, ...]
@@ -75,6 +76,7 @@ class _Row:
     uncollected: int = 0
     in_round: bool = False
     assumed: bool = False
+    waits: bool = False
     passed_over: bool = False
     rounds_waited: int = 0
     singles_waited: int = 0
@@ -85,7 +87,8 @@ class SimulatedProgram(UnitByUnit):
     """Implements Program. `columns` is W, the most candidates of a round; without `goes_ahead` its drafter is on the
     host; `fail_at_unit` raises as that unit is collected; `kinds` are the units that were run: `prefill`, `decode`,
     `control`. `ahead` counts rows that took several candidates unseen (`took_many`), had no room for all of them
-    (`cut`), or were closed with a round in flight that had taken them so (`ended`)."""
+    (`cut`), were closed with a round in flight that had taken them so (`ended`), or went on after a round that others
+    had gone ahead with (`waited`)."""
 
     pages: PagePool
     slots: SlotPool
@@ -146,6 +149,8 @@ class SimulatedProgram(UnitByUnit):
         assert in_round <= (ready if self.goes_ahead else known), "a round has ready rows only"
         for row in known - in_round:
             self._rows[row].passed_over = True
+        for row in ready - known - in_round:
+            self._rows[row].waits = True
         for row in in_round:
             assert self._rows[row].singles_waited <= 1, f"row {row} was ready for more than one unit of another row"
         self._ran(in_round)
@@ -230,6 +235,8 @@ class SimulatedProgram(UnitByUnit):
             state.assumed = True
         else:
             assert not state.uncollected, "candidates are taken that nobody has seen"
+            self.ahead["waited"] += state.waits
+            state.waits = False
         assert 1 <= accepted <= len(state.offered), f"N = {accepted} of {len(state.offered)} candidates"
         state.taken += accepted
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -125,6 +126,42 @@ def test_nothing_is_put_behind_a_round_that_may_spend_a_thinking_budget() -> Non
     before, behind = flying[:rounds_before], flying[rounds_before:]
     assert before[0] == 2 and before[-1] == 1
     assert set(behind[1:-2]) == {2}, "and it goes ahead again, although the budget is spent"
+
+
+def sizes_of_rounds(draft_tokens: int, others: int) -> tuple[list[int], list[int], Diary]:
+    """Of a row that thinks up to its budget and `others`, which only write: how many rows each round has, and how many
+    units are in flight as it is collected, while that row can be heard to think."""
+    diary = Diary(ahead=True, draft_tokens=draft_tokens, max_concurrency=1 + others, kv_pages=4 * (1 + others))
+    for _ in range(others):
+        diary.bench.submit(prompt_tokens=10, max_output_tokens=200, seed=LONG_SEED)
+    diary.step(2 * others)
+    diary.bench.submit(prompt_tokens=10, max_output_tokens=60, seed=LONG_SEED, channel="reasoning", thinking_budget=20)
+    while ("launch", "control") not in diary.lines:
+        diary.step()
+    flying = in_flight_at_collects(diary.units())
+    while len(diary.bench.observer.last) <= others:
+        diary.step()
+    for request_id in range(1 + others):
+        diary.bench.check_text(request_id)
+    return diary.bench.program.round_sizes[: len(flying) + 1], flying, diary
+
+
+@pytest.mark.parametrize("draft_tokens", [0, 3])
+def test_rows_that_do_not_think_go_ahead_of_one_that_may_be_done(draft_tokens: int) -> None:
+    """It waits for its own round alone, and is in the one after that."""
+    sizes, flying, diary = sizes_of_rounds(draft_tokens, others=3)
+    begun = sizes.index(4)
+    assert set(flying[begun:-1]) == {2}, "the device has its next round throughout"
+    assert 3 in sizes[begun:] and diary.bench.program.ahead["waited"] > 0
+    assert all(pair != (3, 3) for pair in itertools.pairwise(sizes[begun:]))
+
+
+def test_a_round_of_few_is_not_worth_missing_for_as_many() -> None:
+    """One of two rows that goes on alone would cost the other one a whole round of its own."""
+    sizes, flying, diary = sizes_of_rounds(3, others=1)
+    begun = sizes.index(2)
+    assert set(sizes[begun:]) == {2} and 1 in flying[begun:]
+    assert diary.bench.program.ahead["waited"] == 0
 
 
 def test_a_chunk_and_the_round_behind_it_are_in_line_together() -> None:

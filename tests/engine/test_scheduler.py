@@ -174,6 +174,8 @@ def test_units_of_one_row_take_turns_with_rounds() -> None:
     seen = []
     while staged.prefilled_tokens < 300:
         unit = scheduler.next_unit()
+        assert unit is not None and scheduler.next_unit() == unit, "asking takes no turn"
+        scheduler.launched(unit)
         match unit:
             case PrefillChunk(record=record, tokens=tokens):
                 assert record is staged
@@ -195,6 +197,7 @@ def test_without_ready_rows_chunks_follow_each_other() -> None:
     for _ in range(3):
         unit = line.scheduler.next_unit()
         assert isinstance(unit, PrefillChunk)
+        line.scheduler.launched(unit)
         staged.prefilled_tokens += unit.tokens
     assert unit.last and staged.prefilled_tokens == 300
 
