@@ -33,6 +33,7 @@ from ninfer_core.program.contract import MOST_IN_FLIGHT, Candidates, RowRound, R
 from ninfer_core.program.pages import PagePool
 from ninfer_core.program.reservations import Reservation, release_row, reserve_row
 from ninfer_core.program.slots import SlotPool
+from ninfer_core.testing.simulated_row import SimulatedRow
 
 STOP_TOKEN = 256
 THINK_END_TOKEN = 257
@@ -60,28 +61,6 @@ def answer_token(seed: int, position: int) -> int:
     return draw.choice(_GROUPS)[position % 4]
 
 
-@dataclass(slots=True)
-class _Row:
-    """`offered` is what the row's last unit yielded; `uncollected` how many units nobody has seen, the last of which
-    is a round where `in_round`, and took what nobody had seen where `assumed`; `waits` is whether a round has gone on
-    without this row because nobody had seen what it was offered; `taken` how many tokens of the answer have been
-    folded; `passed_over` is whether a round went on without this row, which then has to be told something else;
-    `rounds_waited` and `singles_waited` are units of others that have run since this row's last one."""
-
-    setup: RowSetup
-    pages: tuple[int, ...]
-    prefilled: int = 0
-    taken: int = 0
-    offered: tuple[int, ...] = ()
-    uncollected: int = 0
-    in_round: bool = False
-    assumed: bool = False
-    waits: bool = False
-    passed_over: bool = False
-    rounds_waited: int = 0
-    singles_waited: int = 0
-
-
 @dataclass
 class SimulatedProgram(UnitByUnit):
     """Implements Program. `columns` is W, the most candidates of a round; without `goes_ahead` its drafter is on the
@@ -103,7 +82,7 @@ class SimulatedProgram(UnitByUnit):
     runs_ahead: bool = True
     goes_ahead: bool = True
     ahead: Counter[str] = field(default_factory=Counter)
-    _rows: dict[int, _Row] = field(default_factory=dict)
+    _rows: dict[int, SimulatedRow] = field(default_factory=dict)
     _in_flight: deque[int] = field(default_factory=deque)
 
     def __post_init__(self) -> None:
@@ -121,7 +100,7 @@ class SimulatedProgram(UnitByUnit):
         if reservation is None:
             return None
         slot, pages = reservation
-        self._rows[slot] = _Row(setup, pages)
+        self._rows[slot] = SimulatedRow(setup, pages)
         return slot
 
     def launch_prefill(self, row: int, token_ids: Sequence[int], last: bool) -> Unit:
@@ -186,11 +165,11 @@ class SimulatedProgram(UnitByUnit):
         assert occupied + 2 <= reserved, f"row {row.row} holds {occupied} of {reserved} tokens and is to answer"
         return self._launched([], ((),))
 
-    def _offer(self, state: _Row, tokens: tuple[int, ...]) -> None:
+    def _offer(self, state: SimulatedRow, tokens: tuple[int, ...]) -> None:
         state.offered = tokens
         state.uncollected += 1
 
-    def _launched(self, states: Sequence[_Row], candidates: Candidates, drafted: tuple[int, ...] = ()) -> Unit:
+    def _launched(self, states: Sequence[SimulatedRow], candidates: Candidates, drafted: tuple[int, ...] = ()) -> Unit:
         """Known at once, and told to whoever collects the units in their order."""
         unit = self.units
         self._in_flight.append(unit)
@@ -224,7 +203,7 @@ class SimulatedProgram(UnitByUnit):
         assert len(owned) + self.pages.free_pages == self.pages.pages
         assert len(self._rows) + self.slots.free_slots == self.slots.slots
 
-    def _take(self, state: _Row, accepted: int | None) -> None:
+    def _take(self, state: SimulatedRow, accepted: int | None) -> None:
         if accepted is None:
             assert self.goes_ahead, "tokens that have to be known are taken unseen"
             assert state.uncollected == 1 and state.in_round, "all is taken of what is not one round that is not seen"
