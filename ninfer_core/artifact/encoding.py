@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
@@ -53,9 +53,7 @@ def encoded_artifact(handle: ArtifactHandle, family: LoadedPlugin, weights: str)
     if weights not in CODED_FORMS or weights == header.identity.weights_id:
         return handle
     names = _matrix_names(header, family)
-    matrices = {
-        spec.name: encoded_matrix(spec, cast("WeightsFormat", weights)) for spec in header.tensors if spec.name in names
-    }
+    matrices = {spec.name: encoded_matrix(spec, weights) for spec in header.tensors if spec.name in names}
     matrices = {name: matrix for name, matrix in matrices.items() if matrix.format != "dense"}
     tensors: list[TensorSpec] = []
     for spec in header.tensors:

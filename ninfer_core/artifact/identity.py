@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ninfer_core.api.artifact import ArtifactIdentity, TensorSpec
-from ninfer_core.api.stored_matrix import FP8_CODES, NVFP4_CODES
+from ninfer_core.api.stored_matrix import FP8_CODES, NVFP4_CODES, WeightsFormat
 from ninfer_core.artifact.wording import quoted
 
 MAX_NAME_CHARACTERS = 200
@@ -13,7 +13,7 @@ MAX_NAME_CHARACTERS = 200
 WEIGHTS_ID_BY_DTYPE: Mapping[str, str] = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 """Forms of weights that are plain numbers."""
 
-CODED_FORMS = ("fp8", "nvfp4")
+CODED_FORMS: tuple[WeightsFormat, ...] = ("fp8", "nvfp4")
 """Forms whose matrices are codes."""
 _FORM_BY_CODES: Mapping[str, str] = {FP8_CODES: "fp8", NVFP4_CODES: "nvfp4"}
 

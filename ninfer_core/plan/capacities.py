@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable, Sequence
+
 import msgspec
 
 from ninfer_core.api.errors import PlanRejected, Problem
@@ -47,12 +50,26 @@ def wanted_capacities(options: ServeOptions, geometry: Geometry, draft_tokens: i
     )
 
 
-def fitted_capacities(options: ServeOptions, sizing: Sizing, wanted: Capacities) -> Capacities:
-    """`wanted` with the KV pages settled. Raises PlanRejected when the device cannot hold it."""
+def _unnamed() -> Sequence[str]:
+    return ("smaller weights",)
+
+
+def fitted_capacities(
+    options: ServeOptions,
+    sizing: Sizing,
+    wanted: Capacities,
+    smaller_forms: Callable[[], Sequence[str]] = _unnamed,
+) -> Capacities:
+    """`wanted` with the KV pages settled. Raises PlanRejected when the device cannot hold it; `smaller_forms` says
+    what would have the same model and cache in fewer bytes."""
     automatic = options.kv_capacity == "auto"
     keep_free = AUTO_HEADROOM_BYTES if automatic else 0
     if sizing.bytes(wanted) + keep_free > sizing.device.memory_bytes:
-        raise PlanRejected([_memory_problem(options, sizing, wanted, keep_free)])
+        fitting = _what_fits(options, sizing, wanted, keep_free)
+        remedy = f"any of these fits: {', '.join(fitting)}" if fitting else ""
+        remedy = remedy or _what_is_left(sizing, wanted, keep_free, smaller_forms())
+        message = _memory_message(sizing, wanted, keep_free)
+        raise PlanRejected([Problem(code="memory_exceeded", message=message, remedy=remedy)])
     return sizing.with_auto_pages(wanted) if automatic else wanted
 
 
@@ -91,20 +108,19 @@ def _kv_problems(options: ServeOptions, max_context: int) -> list[Problem]:
     return [Problem(code=code, message=message, remedy=remedy)]
 
 
-def _memory_problem(options: ServeOptions, sizing: Sizing, wanted: Capacities, keep_free: int) -> Problem:
+def _memory_message(sizing: Sizing, wanted: Capacities, keep_free: int) -> str:
     lines = sizing.lines(wanted)
     needed = sum(line.bytes for line in lines) + keep_free
     device = sizing.device
     headroom = f", headroom {format_bytes(keep_free)}" if keep_free else ""
-    message = (
+    return (
         f"the plan needs {format_bytes(needed)} and the device ({device.name}) has "
         f"{format_bytes(device.memory_bytes)}, {format_bytes(needed - device.memory_bytes)} too little: "
         f"{ledger_text(lines)}{headroom}"
     )
-    return Problem(code="memory_exceeded", message=message, remedy=_memory_remedy(options, sizing, wanted, keep_free))
 
 
-def _memory_remedy(options: ServeOptions, sizing: Sizing, wanted: Capacities, keep_free: int) -> str:
+def _what_fits(options: ServeOptions, sizing: Sizing, wanted: Capacities, keep_free: int) -> list[str]:
     """The largest value of each option that would make the plan fit by itself, and what it frees."""
     explicit = isinstance(options.kv_capacity, int)
     now = sizing.bytes(wanted)
@@ -138,11 +154,28 @@ def _memory_remedy(options: ServeOptions, sizing: Sizing, wanted: Capacities, ke
     drafts = largest_that(lambda drafts: fits(_with_drafts(wanted, drafts)), 1, wanted.draft_tokens - 1)
     if drafts is not None:
         advice.append(phrase(f"--draft-tokens {drafts}", _with_drafts(wanted, drafts)))
-    if advice:
-        return "any of these fits: " + ", ".join(advice)
-    least_bytes = sizing.bytes(_smallest(wanted)) + keep_free
+    if sizing.drafter is not None:
+        plain = _without_drafter(sizing, wanted)
+        if plain + keep_free <= sizing.device.memory_bytes:
+            advice.append(f"no --spec (frees {format_bytes(now - plain)})")
+    return advice
+
+
+def _what_is_left(sizing: Sizing, wanted: Capacities, keep_free: int, smaller_forms: Sequence[str]) -> str:
+    """Where no option by itself makes the plan fit."""
+    least = _smallest(wanted)
+    needed = sizing.bytes(least)
+    less = [*smaller_forms]
+    if sizing.drafter is not None:
+        less.append(f"no --spec (frees {format_bytes(needed - _without_drafter(sizing, least))})")
     assumed = "; --assume-device-memory SIZE plans for another device" if sizing.device.kind == "cpu" else ""
-    return f"the smallest capacities take {format_bytes(least_bytes)}: a larger device or smaller weights{assumed}"
+    took = f"the smallest capacities take {format_bytes(needed + keep_free)}"
+    return f"{took}: a larger device, or what takes less: {', '.join(less)}{assumed}"
+
+
+def _without_drafter(sizing: Sizing, capacities: Capacities) -> int:
+    """Bytes of the same capacities where nothing speculates."""
+    return dataclasses.replace(sizing, drafter=None).bytes(_with_drafts(capacities, 0))
 
 
 def _with_pages(wanted: Capacities, pages: int) -> Capacities:

@@ -23,8 +23,10 @@ from ninfer_core.api.protocol import Compat
 from ninfer_core.api.request import SamplingOptions
 from ninfer_core.api.version import API_VERSION
 from ninfer_core.artifact.drafter import without_drafter
+from ninfer_core.artifact.encoding import encoding_problem
 from ninfer_core.artifact.fingerprint import artifact_fingerprint
 from ninfer_core.artifact.frontend import checked_frontend
+from ninfer_core.artifact.identity import CODED_FORMS
 from ninfer_core.artifact.inventory import inventory_problems
 from ninfer_core.ops.workspace import paged_attention
 from ninfer_core.plan.capacities import fitted_capacities, wanted_capacities
@@ -102,7 +104,7 @@ def resolve_selected(
     if (drafter := sizing.planned_drafter(wanted)) is not None:
         known = (*family.hook.ninfer_family_inventory(header=header), *draft_tensors(options, spec, header, geometry))
         check_groups(options, drafter, header, known)
-    capacities = fitted_capacities(options, sizing, wanted)
+    capacities = fitted_capacities(options, sizing, wanted, lambda: _smaller_forms(options, registry, family, header))
     frontend = checked_frontend(family, header, geometry)
     _check_thinking(options, frontend.capabilities)
     pins = (family.pin, kv.pin, *map(_pin, specs), *(_pin(offer) for offer in selection.protocols))
@@ -133,6 +135,17 @@ def _resident(
         return specs
 
     return resident
+
+
+def _smaller_forms(
+    options: ServeOptions, registry: PluginRegistry, family: LoadedPlugin, header: ArtifactHeader
+) -> tuple[str, ...]:
+    """What was not chosen and would have these matrices, or the cache, in fewer bytes."""
+    stored = header.identity.weights_id
+    coded = [form for form in CODED_FORMS if form != stored and encoding_problem(header, family, form) is None]
+    weights = f"--weights {' or '.join(coded)}" if coded else "smaller weights"
+    narrow = options.kv_dtype == "bf16" and any(offer.name == "fp8" for offer in registry.offers("kv"))
+    return (weights, *(("--kv-dtype fp8",) if narrow else ()))
 
 
 def _kv_layout(kv: LoadedPlugin, geometry: Geometry, options: ServeOptions) -> KVLayout:

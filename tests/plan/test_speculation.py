@@ -213,3 +213,12 @@ def test_fewer_drafts_are_proposed_where_memory_is_short(drafting: PluginRegistr
     needed = resolve(ServeOptions(**fitting, draft_tokens=2), drafting, toy.header(), toy.cuda()).ledger.planned_bytes
     problem = problem_of(drafting, toy.header(), toy.cuda(needed), **fitting, draft_tokens=7)
     assert problem.code == "memory_exceeded" and "--draft-tokens 2 (frees" in problem.remedy
+
+
+def test_no_drafts_are_proposed_where_that_is_enough(drafting: PluginRegistry, toy: Any) -> None:
+    header = toy.header()
+    needed = resolve(ServeOptions(**OPTIONS), drafting, header, toy.cuda()).ledger.planned_bytes
+    problem = problem_of(drafting, header, toy.cuda(needed), **OPTIONS, spec="guess", draft_tokens=1)
+    assert "no --spec (frees " in problem.remedy and problem.remedy.startswith("any of these fits")
+    problem = problem_of(drafting, header, toy.cuda(2**20), **OPTIONS, spec="guess", draft_tokens=1)
+    assert "the smallest capacities take" in problem.remedy and ", no --spec (frees " in problem.remedy
