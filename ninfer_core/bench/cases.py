@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from ninfer_core.bench.driver import CONTEXT_PROMPT_TOKENS, Driver
+from ninfer_core.api.errors import StartFailed
+from ninfer_core.api.plan import Capacities
+from ninfer_core.bench.driver import CONTEXT_PROMPT_TOKENS, Driver, fits
 from ninfer_core.bench.floor import Floor
 from ninfer_core.bench.measure import decode_figure, prefill_figure, round_tokens
 from ninfer_core.bench.probes import Probe
@@ -43,6 +45,38 @@ class EngineCases:
     acceptances: tuple[float, ...] = ()
 
 
+def check_room(capacities: Capacities, cases: EngineCases) -> None:
+    """Raises StartFailed where cases were asked for, and no mixes beside them, and the plan has room for none."""
+    if cases.mixes:
+        return
+    rows, most = min(cases.batches), capacities.prefill_chunk
+    rounds = round_tokens(1 + capacities.draft_tokens, cases.rounds)
+    contexts = {context: context + max(rounds, PROBE_ROUNDS + 1) for context in cases.context_tokens}
+    prompts = {tokens: tokens + PROBE_ROUNDS + 1 for tokens in cases.prompt_tokens}
+    chunked = any(min(chunk, tokens) <= most for chunk in cases.chunk_tokens for tokens in prompts)
+    if any(fits(capacities, rows, needed) for needed in contexts.values()):
+        return
+    if chunked and any(fits(capacities, 1, needed) for needed in prompts.values()):
+        return
+    wants = []
+    if contexts:
+        context, needed = min(contexts.items())
+        wants.append(f"{cases.rounds} rounds of {rows} rows over {context} tokens take {needed} tokens a row")
+    if prompts:
+        tokens, needed = min(prompts.items())
+        wants.append(f"a prompt of {tokens} tokens takes {needed}")
+        if not chunked:
+            chunks = [min(chunk, tokens) for chunk in cases.chunk_tokens for tokens in prompts]
+            wants.append(f"the smallest chunk is {min(chunks)} tokens" if chunks else "there are no chunks for it")
+    if wants:
+        raise StartFailed(
+            f"the plan has room for nothing that is to be measured: {', '.join(wants)}, and it has "
+            f"{capacities.max_context} for one row, {capacities.kv_pages * capacities.page_tokens} for all, "
+            f"{capacities.max_concurrency} rows and chunks of {most}; give more --max-context, --kv-capacity, "
+            "--max-concurrency or --prefill-chunk, or measure less with --contexts, --batches, --prompts or --chunks"
+        )
+
+
 @dataclass(slots=True)
 class Measured:
     figures: list[Figure] = field(default_factory=list)
@@ -77,7 +111,7 @@ def measure_cases(
 
     for context, probe in _context_probes(driver, cases, measured.remarks):
         for rows in cases.batches:
-            if not driver.fits(rows, context + round_tokens(driver, cases.rounds)):
+            if not driver.fits(rows, context + round_tokens(driver.columns, cases.rounds)):
                 measured.remarks.append(f"no room for {rows} rows of {context} tokens")
                 continue
             for acceptance in cases.acceptances or (None,):
@@ -88,8 +122,10 @@ def measure_cases(
         if not driver.fits(1, tokens + PROBE_ROUNDS + 1):
             measured.remarks.append(f"no room for a prompt of {tokens} tokens")
             continue
-        chunks = {min(chunk, tokens) for chunk in cases.chunk_tokens if min(chunk, tokens) <= most}
-        for chunk in sorted(chunks):
+        for chunk in sorted({min(chunk, tokens) for chunk in cases.chunk_tokens}):
+            if chunk > most:
+                measured.remarks.append(f"no room for a prompt of {tokens} tokens in chunks of {chunk}")
+                continue
             probe = _prompt_probe(tokens, chunk)
             repeats = cases.prefills if tokens <= LONGEST_REPEATED_PROMPT else 1
             add(prefill_figure(driver, floor, rate, tokens, chunk, repeats, probe.name), probe)

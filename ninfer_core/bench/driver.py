@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ninfer_core.api.plan import Capacities
 from ninfer_core.bench.subject import Subject
 from ninfer_core.engine.draft_counts import DraftCounts
 from ninfer_core.plan.memory import pages_for
@@ -36,6 +37,12 @@ class Rounds(NamedTuple):
         return counts
 
 
+def fits(capacities: Capacities, rows: int, tokens: int) -> bool:
+    """Whether there is room for that many rows of that length."""
+    pages = rows * pages_for(tokens)
+    return rows <= capacities.max_concurrency and tokens <= capacities.max_context and pages <= capacities.kv_pages
+
+
 class Driver:
     """Rows of one program. Prompts are random tokens, the same for the same number. `columns` are those of a row in a
     round, the most candidates that it can give."""
@@ -52,9 +59,7 @@ class Driver:
 
     def fits(self, rows: int, tokens: int) -> bool:
         """Whether the plan has room for that many rows of that length."""
-        capacities = self._subject.plan.capacities
-        pages = rows * pages_for(tokens)
-        return rows <= capacities.max_concurrency and tokens <= capacities.max_context and pages <= capacities.kv_pages
+        return fits(self._subject.plan.capacities, rows, tokens)
 
     def open(self, context_tokens: int, prompt_tokens: int, output_tokens: int, seed: int) -> int:
         """A row with its reservation, over `context_tokens` of random keys and values."""

@@ -12,7 +12,7 @@ import torch
 
 from ninfer_core.api.frontend import OutputVocabulary
 from ninfer_core.api.plan import ExecutionPlan
-from ninfer_core.bench.cases import EngineCases, Measured, measure_cases
+from ninfer_core.bench.cases import EngineCases, Measured, check_room, measure_cases
 from ninfer_core.bench.driver import CONTEXT_PROMPT_TOKENS, Driver
 from ninfer_core.bench.floor import Floor
 from ninfer_core.bench.host_share import exposed_share
@@ -50,10 +50,12 @@ class _Found:
 def bench_engine(
     options: ServeOptions, cases: EngineCases, registry: PluginRegistry, say: Callable[[str], None]
 ) -> Run:
-    """One run of the program as planned, and one of the reference on the same weights. Raises StartupErrors."""
+    """One run of the program as planned, and one of the reference on the same weights. Raises StartupErrors, also
+    where the plan has no room for any of the cases."""
     begin = time.monotonic()
     prepared = prepare(options, registry)
     plan = prepared.plan
+    check_room(plan.capacities, cases)
     settle_environment(plan.device.kind)
     say(f"plan {plan.digest}  {plan.identity.model_id}  {plan.device.name}")
     roof = measure_roof(device_of(plan)) if cases.roof else None

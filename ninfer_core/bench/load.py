@@ -114,8 +114,16 @@ class Client:
             if response.status != http.client.OK:
                 raise StartFailed(f"the server at {self._host}:{self._port} answers {response.status} for its models")
             return str(json.loads(body)["data"][0]["id"])
-        except (OSError, http.client.HTTPException, ValueError, LookupError) as error:
-            raise StartFailed(f"the server at {self._host}:{self._port} does not tell its models: {error}") from error
+        except OSError as error:
+            raise StartFailed(
+                f"nobody can be reached at {self._host}:{self._port}: {error.strerror or error}; give the URL of a "
+                "server that runs, or an artifact, which is then served for the load"
+            ) from error
+        except (http.client.HTTPException, ValueError, LookupError, RecursionError) as error:
+            raise StartFailed(
+                f"the server at {self._host}:{self._port} does not tell its models: {error}; it has to be one of the "
+                "OpenAI API, and the URL without /v1"
+            ) from error
 
     def _connect(self, seconds: float) -> http.client.HTTPConnection:
         seconds = max(seconds, 0.1)

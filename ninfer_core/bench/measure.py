@@ -30,7 +30,7 @@ def decode_figure(
 ) -> Figure:
     """Median of `rounds` rounds that begin at `context_tokens`, with the tokens that they gain on average; of drafts
     `acceptance` says which share is kept. The floor is that of the model alone."""
-    open_rows = driver.standing(rows, context_tokens, round_tokens(driver, rounds))
+    open_rows = driver.standing(rows, context_tokens, round_tokens(driver.columns, rounds))
     timed = driver.rounds(open_rows, rounds + UNCOUNTED_ROUNDS)
     driver.close(open_rows)
     seconds, gained = timed.seconds[UNCOUNTED_ROUNDS:], statistics.fmean(map(sum, timed.tokens[UNCOUNTED_ROUNDS:]))
@@ -42,9 +42,9 @@ def decode_figure(
     )
 
 
-def round_tokens(driver: Driver, rounds: int) -> int:
+def round_tokens(columns: int, rounds: int) -> int:
     """The most tokens that a row may gain in so many counted rounds, and one more."""
-    return (rounds + UNCOUNTED_ROUNDS) * driver.columns + 1
+    return (rounds + UNCOUNTED_ROUNDS) * columns + 1
 
 
 def prefill_figure(

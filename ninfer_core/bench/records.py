@@ -169,6 +169,6 @@ def load(paths: Sequence[Path]) -> list[Run]:
     for path in paths:
         try:
             runs.append(msgspec.json.decode(path.read_bytes(), type=Run))
-        except (OSError, msgspec.MsgspecError) as error:
+        except (OSError, msgspec.MsgspecError, RecursionError) as error:
             raise StartFailed(f"{path} is no result of `ninfer bench`: {error}") from error
     return runs

@@ -125,6 +125,29 @@ def test_the_command_writes_checked_figures(tmp_path: Path, capsys: pytest.Captu
     assert run.start_seconds.keys() >= {"weights", "pools"}
 
 
+@pytest.mark.parametrize(
+    ("cases", "numbers"),
+    [
+        ("--contexts 1k", ("4 rounds of 1 rows over 1024 tokens take 1033", "it has 300 for one row", "320 for all")),
+        ("--prompts 1k --chunks 64", ("a prompt of 1024 tokens takes 1033",)),
+        ("--prompts 40", ("there are no chunks for it",)),
+        ("--prompts 200 --chunks 200 --prefill-chunk 128", ("the smallest chunk is 200 tokens", "chunks of 128")),
+        ("--contexts 32 --batches 2", ("4 rounds of 2 rows over 32 tokens", "1 rows")),
+    ],
+)
+def test_a_plan_without_room_for_any_case_is_refused(
+    cases: str, numbers: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything is built, and nothing is written."""
+    none = {flag: "" for flag in ("--contexts", "--prompts", "--chunks") if flag not in cases}
+    words = ["bench", "engine", "--device", "cpu", "--max-context", "300", "--rounds", "4", *cases.split()]
+    words += [word for pair in none.items() for word in pair]
+    assert main([*words, "--output", str(tmp_path)]) == 1
+    said = capsys.readouterr()
+    assert all(each in said.err for each in numbers) and "--max-context" in said.err, said
+    assert not list(tmp_path.iterdir()) and "start " not in said.out
+
+
 @pytest.mark.parametrize("words", [["--batches", "1,x"], ["--contexts", "0"], ["--batches", ""]])
 def test_numbers_that_are_none_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "engine", *words]) == 2

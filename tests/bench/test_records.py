@@ -78,6 +78,12 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
         load([other])
     with pytest.raises(StartFailed, match="missing"):
         load([tmp_path / "missing.json"])
+    other.write_text('{"kind": ' + 100_000 * "[")
+    with pytest.raises(StartFailed, match=r"other\.json is no result"):
+        load([other])
+    other.write_text('{"unknown": ' + 100_000 * "[")
+    with pytest.raises(StartFailed, match=r"other\.json is no result"):
+        load([other])
 
 
 def test_lines_have_the_numbers() -> None:
