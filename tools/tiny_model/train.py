@@ -80,7 +80,7 @@ def train(model: TinyModel, stream: BatchStream, settings: Settings, *, graph: b
                 spent = time.monotonic() - began
                 print(f"step {len(losses)} loss {value:.4f} at {spent:.1f} s, waited {waited:.1f} s", flush=True)
         if len(losses) == settings.profile_at:
-            print(profile(lambda batch=rows: step(batch, 0.0)), flush=True)
+            print(profile(partial(step, rows, 0.0)), flush=True)
         asked = time.monotonic()
     seen = len(losses) * settings.rows * settings.length
     print(f"{len(losses)} steps, {seen / 1e6:.0f} M positions, {seen / (time.monotonic() - began) / 1e6:.2f} M/s")
@@ -92,7 +92,8 @@ def profile(step: Callable[[], Tensor]) -> str:
         for _ in range(3):
             step()
         torch.cuda.synchronize()
-    return recorded.key_averages().table(sort_by="self_cuda_time_total", row_limit=40, max_name_column_width=70)
+    averages = recorded.key_averages()
+    return str(averages.table(sort_by="self_cuda_time_total", row_limit=40, max_name_column_width=70))
 
 
 def main() -> None:
