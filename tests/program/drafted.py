@@ -128,9 +128,12 @@ class AheadOfUnits:
 
     def _launch(self) -> None:
         flying = {wish for _, wishes, made in self._flight for wish in wishes if self._made.get(wish) is made[wish]}
-        going = [wish for wish in self._made if wish not in flying or len(self._made[wish]) + 1 < self._output]
+        on = [wish for wish in self._made if wish not in flying or len(self._made[wish]) + 1 < self._output]
+        # As the engine does with rows whose thinking may have to be closed: they wait until they are collected.
+        going = [wish for wish in on if wish not in flying or not self._cuts or self._draw.random() < 0.85]
         if not going:
             return
+        self.seen["waited"] += len(on) - len(going)
         self.seen["ahead"] += bool(flying)
         rows = [RowRound(self._rows[each], None if each in flying else self._accepted[each]) for each in going]
         self._flight.append((self._program.launch_decode(rows), going, {wish: self._made[wish] for wish in going}))

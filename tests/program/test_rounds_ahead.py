@@ -66,7 +66,7 @@ def test_rounds_ahead_change_no_token(
         assert ahead.run() == texts
         seen += ahead.seen
     assert program.open_rows == 0 and program.pages.free_pages == program.pages.pages
-    assert seen["ahead"] > 8 and seen["abandoned"] > 0
+    assert seen["ahead"] > 8 and seen["abandoned"] > 0 and seen["waited"] > 0
     # An answer with two tokens to go ends unforeseen when a round gives as many.
     assert seen["ended ahead"] > 0 or kind is AlwaysWrong or draft_tokens == 1, seen
 
