@@ -153,7 +153,9 @@ def test_a_messages_file_that_is_wrong_is_named(tmp_path: Path, text: str, said:
 
 
 def test_a_chat_keeps_its_history_and_survives_an_interruption(artifact: str) -> None:
-    program = "import sys; from ninfer_core.cli.main import main; sys.exit(main())"
+    # A shell that runs tests in the background has its programs ignore the signal.
+    heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program = f"import sys; {heeding}; from ninfer_core.cli.main import main; sys.exit(main())"
     words = ["chat", artifact, "--device", "cpu", "--greedy", "--no-thinking", "--max-context", "4096"]
     started = subprocess.Popen(
         [sys.executable, "-u", "-c", program, *words, "--default-max-tokens", "3000"],
