@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +24,6 @@ from ninfer_core.testing.scripted_drafters import (
     BACKEND,
     Adversary,
     Fickle,
-    scripted_registry,
     with_drafter,
     with_needs,
 )
@@ -40,14 +38,6 @@ pytestmark = [
 OUTPUT = 24
 PROMPTS = [[(7 * place + 13 * length) % 2500 for place in range(length)] for length in (5, 64, 65, 200, 1, 30, 128, 90)]
 MIB = 1 << 20
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PluginRegistry]:
-    folder: Path = tmp_path_factory.mktemp("scripted")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(folder))
-        yield scripted_registry(folder)
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import gc
 import json
 import os
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from ninfer_core.artifact.handle import ArtifactHandle
 from ninfer_core.bench.tap import LogitsTap
 from ninfer_core.plugins import PluginRegistry
 from ninfer_core.testing.harness import ModelHarness
-from ninfer_core.testing.scripted_drafters import BACKEND, HostAdversary, scripted_registry
+from ninfer_core.testing.scripted_drafters import BACKEND, HostAdversary
 from tests.gpu.greedy_texts import OUTPUT, Mixed, build, make_device, make_host, write
 from tests.program.compile_plan import few_layers
 from tools.tiny_model.draft_measure import prompts_of
@@ -87,14 +87,6 @@ class Exact:
         hidden = self._harness.prefill(0, token_ids)
         self._harness.advance(0, -len(token_ids))
         return self._harness.logits(hidden[first:])[:, : self._token_domain]
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PluginRegistry]:
-    folder: Path = tmp_path_factory.mktemp("scripted")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(folder))
-        yield scripted_registry(folder)
 
 
 @pytest.fixture(scope="module", params=CASES)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from ninfer_core.plugins import PluginRegistry
-from ninfer_core.testing.scripted_drafters import BACKEND, scripted_registry
+from ninfer_core.testing.scripted_drafters import BACKEND
 from tests.gpu.test_drafted_rounds import OUTPUT, PROMPTS, build, run, sampling
 from tests.program.drafted import AheadOfUnits, generate
 
@@ -21,14 +19,6 @@ pytestmark = [
 ]
 
 WISHES = [(tokens, sampling(number)) for number, tokens in enumerate(PROMPTS)]
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PluginRegistry]:
-    folder: Path = tmp_path_factory.mktemp("scripted")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(folder))
-        yield scripted_registry(folder)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from ninfer_core.ops.linear import (
     select,
 )
 from ninfer_core.ops.linear.tiles import H200, ROW_CLASSES, Kind, Tile, class_for
-from ninfer_core.testing.tolerances import BF16_OPERATION, FP32_OPERATION, Tolerance
+from ninfer_core.testing.tolerances import Tolerance
 
 
 def encode_groups(weight: torch.Tensor) -> Fp8Matrix:
@@ -40,17 +40,6 @@ EPSILON = 1e-6
 RAGGED = {"dense": 320, "fp8": 320, "fp8_groups": 320, "nvfp4": 384}
 """Inputs that no tile divides: as odd as the kernels take them."""
 KINDS: tuple[Kind, ...] = ("gated", "narrow", "wide")
-
-
-@pytest.fixture(scope="module")
-def dtype(kernel_device: torch.device) -> torch.dtype:
-    """The interpreter cannot multiply bfloat16."""
-    return torch.bfloat16 if kernel_device.type == "cuda" else torch.float32
-
-
-@pytest.fixture(scope="module")
-def tolerance(dtype: torch.dtype) -> Tolerance:
-    return BF16_OPERATION if dtype == torch.bfloat16 else FP32_OPERATION
 
 
 @pytest.fixture(scope="module")

@@ -8,19 +8,8 @@ import torch
 from ninfer_core.ops.linear import DECODE_ROWS, DenseMatrix, Linear, Matrix, Norm, dense
 from ninfer_core.ops.linear.reference import ReferenceLinear
 from ninfer_core.ops.linear.tiles import BESIDE, ROW_CLASSES
-from ninfer_core.testing.tolerances import BF16_OPERATION, FP32_OPERATION, Tolerance
+from ninfer_core.testing.tolerances import FP32_OPERATION, Tolerance
 from tests.ops.test_linear_kernels import EPSILON, FORMATS
-
-
-@pytest.fixture(scope="module")
-def dtype(kernel_device: torch.device) -> torch.dtype:
-    """The interpreter cannot multiply bfloat16."""
-    return torch.bfloat16 if kernel_device.type == "cuda" else torch.float32
-
-
-@pytest.fixture(scope="module")
-def tolerance(dtype: torch.dtype) -> Tolerance:
-    return BF16_OPERATION if dtype == torch.bfloat16 else FP32_OPERATION
 
 
 @pytest.fixture(scope="module")
