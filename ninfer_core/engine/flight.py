@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 
 from ninfer_core.engine.records import RequestRecord
 from ninfer_core.program.contract import MOST_IN_FLIGHT, Candidates, Unit
@@ -29,22 +30,27 @@ class Launched:
 
 
 class Flight:
-    """First launched, first collected. `clock` is in seconds."""
+    """First launched, first collected. `clock` is in seconds.
 
-    __slots__ = ("_began", "_clock", "_shortest_round_seconds", "_units")
+    The oldest began when it was launched, or when the one before it ended. That moment is known only where somebody
+    waited for it: of a unit that is found done, nobody can say how long it took, nor what is left of the one behind it.
+    """
+
+    __slots__ = ("_began", "_began_is_known", "_clock", "_shortest_round_seconds", "_units")
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._units: deque[Launched] = deque()
         self._began = 0.0
-        self._shortest_round_seconds: float | None = None
+        self._began_is_known = True
+        self._shortest_round_seconds = inf
 
     def __len__(self) -> int:
         return len(self._units)
 
     def add(self, launched: Launched) -> None:
         if not self._units:
-            self._began = self._clock()
+            self._began, self._began_is_known = self._clock(), True
         self._units.append(launched)
 
     @property
@@ -65,26 +71,31 @@ class Flight:
     @property
     def busy_until(self) -> float | None:
         """A time that the oldest certainly runs until; None when nothing can be said."""
-        if not self._units or not self._units[0].is_round or self._shortest_round_seconds is None:
+        if not self._began_is_known or not self._measured:
             return None
         return self._began + LISTENING_SHARE * self._shortest_round_seconds
 
     @property
     def idle_seconds(self) -> float:
         """How long at most the device has had nothing to do although units are in flight: it is done with all of them,
-        and has certainly been at the oldest until `busy_until`."""
-        until = self.busy_until
-        if until is None or not self._units[-1].unit.is_done():
+        and has certainly been at the oldest until `busy_until`. Where that cannot be said, since it is the oldest."""
+        if not self._measured or not self._units[-1].unit.is_done():
             return 0.0
+        until = self._began if self.busy_until is None else self.busy_until
         return max(0.0, self._clock() - until)
+
+    @property
+    def _measured(self) -> bool:
+        """Whether the oldest is a round, and one has been timed."""
+        return bool(self._units) and self._units[0].is_round and self._shortest_round_seconds < inf
 
     def collect(self) -> tuple[Launched, Candidates]:
         """Wait for the oldest."""
         launched = self._units.popleft()
+        waits = not launched.unit.is_done()
         candidates = launched.unit()
         now = self._clock()
-        if launched.is_round:
-            seconds, shortest = now - self._began, self._shortest_round_seconds
-            self._shortest_round_seconds = seconds if shortest is None else min(seconds, shortest)
-        self._began = now
+        if launched.is_round and waits and self._began_is_known:
+            self._shortest_round_seconds = min(now - self._began, self._shortest_round_seconds)
+        self._began, self._began_is_known = now, waits
         return launched, candidates

@@ -252,6 +252,63 @@ def test_a_launch_that_comes_too_late_is_seen() -> None:
     assert flight.idle_seconds == pytest.approx(1.2)
 
 
+class TimedUnits:
+    """Rounds on a device that a clock is set forward for: each is done `seconds` after the one before it."""
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self.clock = clock
+        self.seconds = seconds
+        self.flight = Flight(clock)
+        self._end = clock.now
+
+    def launch(self) -> None:
+        end = self._end = max(self._end, self.clock.now) + self.seconds
+
+        def collect() -> Candidates:
+            self.clock.now = max(self.clock.now, end)
+            return ((1,),)
+
+        self.flight.add(Launched(Unit(collect, lambda: self.clock.now >= end), ()))
+
+    @property
+    def busy_seconds(self) -> float | None:
+        """How long from now on messages would be taken, and whether the device is busy that long."""
+        until = self.flight.busy_until
+        assert until is None or until <= self._end, "the device would stand still meanwhile"
+        return None if until is None else until - self.clock.now
+
+
+def test_one_late_look_does_not_make_all_rounds_look_short() -> None:
+    """The engine was held up for three rounds: what it then finds done at once has not been done in no time."""
+    units = TimedUnits(Clock(), 1.0)
+    units.launch()
+    for _ in range(2):
+        units.launch()
+        units.flight.collect()
+    assert units.busy_seconds == pytest.approx(0.8)
+    units.clock.now += 3.0
+    units.launch()  # behind one that has been done for two seconds
+    units.flight.collect()
+    assert units.busy_seconds is None, "when the one in flight began cannot be said from here"
+    units.launch()
+    units.flight.collect()
+    assert units.busy_seconds == pytest.approx(0.8), "that one has been waited for"
+
+
+def test_a_device_that_is_done_before_the_engine_looks_is_seen_to_wait_each_time() -> None:
+    units = TimedUnits(Clock(), 1.0)
+    units.launch()
+    units.flight.collect()
+    idle = 0.0
+    units.launch()
+    for _ in range(5):
+        units.clock.now += 4.0  # of the engine's own work
+        idle += units.flight.idle_seconds
+        units.launch()
+        units.flight.collect()
+    assert idle == pytest.approx(3.2 + 4 * 4.0), "at most; the device stood still for 15 seconds"
+
+
 def test_a_program_that_does_not_run_ahead_keeps_nobody_waiting() -> None:
     """Its launch is the whole unit: what was committed is told before it."""
     diary = Diary(ahead=False)
