@@ -99,6 +99,13 @@ def settle_threads(plan: ExecutionPlan, device: torch.device, environment: Mappi
         torch.set_num_threads(1)
 
 
+def settle_device(device: torch.device) -> None:
+    """Kernels are launched, and units timed, on the device that is current for the thread, which is the first one until
+    something else is said. Holds for this thread, on which the program is to be used as well."""
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+
+
 @torch.inference_mode()
 def build_program(
     plan: ExecutionPlan,
@@ -115,6 +122,7 @@ def build_program(
     for weights that are no numbers, ModelNotFinite for logits that are none, and StartFailed when the device does not
     have the memory that the plan counts on."""
     settle_threads(plan, device)
+    settle_device(device)
     plugins = resolve_pinned(plan, registry)
     (kv,) = plugins["kv"]
     with _phase("weights", on_phase):

@@ -9,8 +9,11 @@ import pytest
 import torch
 
 from ninfer_core.api import DeviceInfo, ExecutionPlan, StartFailed
-from ninfer_core.program.build import device_of
+from ninfer_core.plugins import PluginRegistry
+from ninfer_core.program import build
+from ninfer_core.program.build import build_program, device_of
 from ninfer_core.testing.simulated_program import simulated_plan
+from ninfer_core.testing.tiny import tiny_artifact, tiny_plan
 
 GIB = 1 << 30
 PLANNED = DeviceInfo(kind="cuda", index=1, name="NVIDIA H200", memory_bytes=140 * GIB, compute_capability="9.0")
@@ -62,3 +65,21 @@ def test_a_number_that_torch_does_not_have(plan: ExecutionPlan, found: list[Simp
 
 def test_the_cpu_needs_no_number(plan: ExecutionPlan) -> None:
     assert device_of(simulated_plan()) == torch.device("cpu")
+
+
+def test_a_program_is_built_with_its_device_current(monkeypatch: pytest.MonkeyPatch, registry: PluginRegistry) -> None:
+    """Triton launches on the device that is current for the thread, wherever the tensors are."""
+    order: list[object] = []
+
+    def loading(*arguments: object) -> None:
+        order.append("loading")
+        raise EOFError
+
+    monkeypatch.setattr(torch.cuda, "set_device", order.append)
+    monkeypatch.setattr(build, "load_model", loading)
+    artifact = tiny_artifact()
+    plan = tiny_plan(registry, artifact.header)
+    for device in (torch.device("cuda", 1), torch.device("cpu")):
+        with artifact.open_weights() as weights, pytest.raises(EOFError):
+            build_program(plan, artifact.header, weights, registry, device, lambda name, seconds: None)
+    assert order == [torch.device("cuda", 1), "loading", "loading"]
