@@ -14,6 +14,7 @@ import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ninfer_core.serving.envelope import new_request_id
+from ninfer_core.serving.old_clients import answer_until_closed
 
 MAX_CONNECTIONS = 1024
 """Far more than requests that a server takes; pools of clients keep idle ones."""
@@ -113,6 +114,8 @@ def bounded_protocol(max_connections: int, head_seconds: float) -> type[HttpTool
             self._head_is_there()
             self._field_bytes = 0
             super().on_headers_complete()
+            if self.cycle is not None and self.scope["http_version"] != "1.1":
+                answer_until_closed(self.cycle)
 
         def on_body(self, body: bytes) -> None:
             self._field_bytes = max(0, self._field_bytes - len(body) - _CHUNK_FRAME_BYTES)

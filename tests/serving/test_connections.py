@@ -163,6 +163,42 @@ def test_bodies_are_no_heads(app: Application) -> None:
             assert httpx.post(f"{url}/v1/chat/completions", content=body, timeout=20).status_code == 200
 
 
+def exchange(url: str, version: str, method: str, path: str, body: bytes = b"", *fields: bytes) -> tuple[bytes, bytes]:
+    """Head and body of an answer; the connection is to be closed after it."""
+    head = (f"{method} {path} {version}".encode(), b"host: x", b"content-length: %d" % len(body), *fields)
+    with connect(url) as connection:
+        connection.sendall(b"\r\n".join(head) + b"\r\n\r\n" + body)
+        head_bytes, _, answer = read_to_end(connection).partition(b"\r\n\r\n")
+    return head_bytes.lower(), answer
+
+
+def test_a_stream_to_a_client_of_http_1_0_has_no_chunks_and_ends_with_the_connection(app: Application) -> None:
+    asked = json.dumps({"messages": [{"role": "user", "content": "x"}], "stream": True}).encode()
+    with listening(app) as url:
+        head, streamed = exchange(url, "HTTP/1.0", "POST", "/v1/chat/completions", asked, b"expect: 100-continue")
+        newer, chunked = exchange(url, "HTTP/1.1", "POST", "/v1/chat/completions", asked, b"connection: close")
+    assert head.startswith(b"http/1.1 200") and b"connection: close" in head
+    assert b"transfer-encoding" not in head and b"content-length" not in head
+    events = streamed.split(b"\n\n")
+    assert all(event.startswith(b"data: ") for event in events[:-1]) and events[-2:] == [b"data: [DONE]", b""]
+    assert b"transfer-encoding: chunked" in newer and chunked.endswith(b"\r\n0\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"), [("GET", "/v1/models", 200), ("HEAD", "/v1/models", 200), ("GET", "/x", 404)]
+)
+def test_an_answer_with_a_length_is_the_same_for_http_1_0(
+    app: Application, method: str, path: str, status: int
+) -> None:
+    with listening(app) as url:
+        (head, old), (newer, new) = (
+            exchange(url, version, method, path, b"", b"connection: close") for version in ("HTTP/1.0", "HTTP/1.1")
+        )
+    assert old == new and head.startswith(b"http/1.1 %d " % status)
+    lengths = [[line for line in each.split(b"\r\n") if line.startswith(b"content-length")] for each in (head, newer)]
+    assert lengths[0] == lengths[1] and len(lengths[0]) == 1
+
+
 def test_a_long_answer_outlives_the_time_for_heads() -> None:
     script = EventScript(pieces=[("content", "x")] * 5, pause_seconds=0.1)
     app = scripted_application(ScriptedService(script), [ninfer_protocol_build])
