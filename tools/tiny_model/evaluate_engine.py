@@ -1,7 +1,8 @@
 """The held-out prompts through the engine of this process: the server without its wire, so it runs where no web
 framework is installed, on a GPU too.
 
-`python -m tools.tiny_model.evaluate_engine [ARTIFACT] --modes low medium off --out scores.json`
+`python -m tools.tiny_model.evaluate_engine [ARTIFACT] --modes low medium off --out scores.json`; the file is written as
+the answers come, and measurements that it has already are kept.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from ninfer_protocols.openai_chat import ninfer_protocol_lower
 
-from ninfer_core.api.whole_answer import whole_answer
+from ninfer_core.api.whole_answer import WholeAnswer, whole_answer
 from ninfer_core.plan.options import ServeOptions
 from ninfer_core.plan.prepare import Prepared, prepare
 from ninfer_core.plugins import PluginRegistry
@@ -28,22 +31,38 @@ from ninfer_core.serving.inline_link import InlineLink
 from ninfer_core.serving.service import EngineService
 from ninfer_core.telemetry import create_log
 from tools.tiny_model.episode import Call
-from tools.tiny_model.generate import MODES, Item
+from tools.tiny_model.generate import MODES, Item, Mode
 from tools.tiny_model.heldout import held_out_items
-from tools.tiny_model.newcomers import Calls
-from tools.tiny_model.outcomes import Outcome, request_body, table
+from tools.tiny_model.newcomers import Calls, Request, requests
+from tools.tiny_model.noise import interval
+from tools.tiny_model.outcomes import Outcome, request_body
+from tools.tiny_model.scores import Measurement, commit, read_scores, today, write_scores
 
+MODEL = "ninfer-tiny"
+NEWCOMERS = "newcomers"
+# The file is written anew after so many answers.
+ANSWERS_BETWEEN_WRITES = 25
 ROWS = 8
 LONGEST = 8192
 
-Said = tuple[str, Calls]
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """`right` is given the content and the calls of an answer."""
+
+    skill: str
+    body: dict[str, Any]
+    right: Callable[[str, Calls], bool]
 
 
 async def answer_all(
-    prepared: Prepared, bodies: Sequence[dict[str, Any]], seconds: float = math.inf
-) -> list[Said | None]:
-    """(content, calls) for each request body of the OpenAI chat interface, `ROWS` at a time, or None for those whose
-    turn does not come within `seconds`."""
+    prepared: Prepared,
+    bodies: Sequence[dict[str, Any]],
+    on_answer: Callable[[int, WholeAnswer], None],
+    seconds: float = math.inf,
+) -> None:
+    """Request bodies of the OpenAI chat interface, `ROWS` at a time; `on_answer` gets the index of a body and its
+    answer. Those whose turn does not come within `seconds` are left out."""
     log = create_log("error")
     plan, frontend = prepared.plan, prepared.resolution.frontend
 
@@ -59,67 +78,115 @@ async def answer_all(
 
         end = time.monotonic() + seconds
 
-        async def answer(body: dict[str, Any]) -> Said | None:
+        async def answer(index: int, body: dict[str, Any]) -> None:
             async with gate:
-                if time.monotonic() > end:
-                    return None
-                request = ninfer_protocol_lower(json.dumps(body).encode())
-                whole = await whole_answer(await service.start(request, None))
-            return whole.content, [(call.name, call.arguments) for call in whole.calls]
+                if time.monotonic() <= end:
+                    request = ninfer_protocol_lower(json.dumps(body).encode())
+                    on_answer(index, await whole_answer(await service.start(request, None)))
 
-        return await asyncio.gather(*(answer(body) for body in bodies))
+        await asyncio.gather(*(answer(index, body) for index, body in enumerate(bodies)))
     finally:
         await link.stop()
 
 
-def outcome(item: Item, said: Said) -> Outcome:
-    content, calls = said
-    return Outcome(item, content, tuple(Call(name, tuple(arguments.items())) for name, arguments in calls))
+def calls_of(answer: WholeAnswer) -> Calls:
+    return [(call.name, call.arguments) for call in answer.calls]
 
 
-def in_turn(items: Iterable[Item], skills: Sequence[str] | None, skip: int = 0) -> list[Item]:
+def of_item(item: Item) -> Question:
+    def right(content: str, calls: Calls) -> bool:
+        made = tuple(Call(name, tuple(arguments.items())) for name, arguments in calls)
+        return Outcome(item, content, made).right
+
+    return Question(item.skill, request_body(MODEL, item), right)
+
+
+def of_newcomer(request: Request, mode: Mode) -> Question:
+    return Question(NEWCOMERS, request.body(MODEL, thinking=mode != "off"), request.right)
+
+
+def in_turn(questions: Iterable[Question], skills: Sequence[str] | None, skip: int = 0) -> list[Question]:
     """One of each skill, then another of each: whatever is left out in the end is left out of all."""
-    by_skill: dict[str, list[Item]] = {}
-    for item in items:
-        if not skills or item.skill in skills:
-            by_skill.setdefault(item.skill, []).append(item)
-    return [item for group in list(zip(*by_skill.values(), strict=True))[skip:] for item in group]
+    by_skill: dict[str, list[Question]] = {}
+    for question in questions:
+        if not skills or question.skill in skills:
+            by_skill.setdefault(question.skill, []).append(question)
+    return [question for group in list(zip(*by_skill.values(), strict=True))[skip:] for question in group]
 
 
-def counted(outcomes: Sequence[Outcome]) -> dict[str, tuple[int, int]]:
-    """(right, asked) by skill."""
-    right = Counter(each.item.skill for each in outcomes if each.right)
-    asked = Counter(each.item.skill for each in outcomes)
-    return {skill: (right[skill], asked[skill]) for skill in asked}
+class Tally:
+    """Counts of one mode, written to the score file as they grow."""
+
+    def __init__(self, facts: Measurement, mode: Mode, questions: Sequence[Question], out: Path | None) -> None:
+        self.facts, self.mode, self.questions, self.out = facts, mode, questions, out
+        self.right: Counter[str] = Counter()
+        self.asked: Counter[str] = Counter()
+        self.before = read_scores(out).measurements if out and out.exists() else ()
+
+    def add(self, index: int, answer: WholeAnswer) -> None:
+        question = self.questions[index]
+        self.asked[question.skill] += 1
+        self.right[question.skill] += question.right(answer.content, calls_of(answer))
+        if self.asked.total() % ANSWERS_BETWEEN_WRITES == 0:
+            self.write()
+
+    def write(self) -> None:
+        if self.out and self.asked:
+            counts = {skill: (self.right[skill], asked) for skill, asked in self.asked.items()}
+            write_scores(self.out, *self.before, msgspec.structs.replace(self.facts, scores={self.mode: counts}))
+
+    def lines(self) -> Iterator[str]:
+        for skill, asked in self.asked.items():
+            low, high = interval((self.right[skill], asked))
+            share = 100 * self.right[skill] / asked
+            yield f"  {skill}: {self.right[skill]} of {asked}, {share:.1f} % ({100 * low:.1f} to {100 * high:.1f})"
 
 
-def main() -> None:
+def facts(prepared: Prepared) -> Measurement:
+    plan = prepared.plan
+    return Measurement(
+        date=today(), engine=f"{commit()}, plan {plan.digest}", device=plan.device.name, dtype=plan.activation_dtype
+    )
+
+
+def questions_of(mode: Mode, arguments: argparse.Namespace) -> Iterable[Question]:
+    if arguments.newcomers:
+        return (of_newcomer(request, mode) for request in requests())
+    return map(of_item, held_out_items(arguments.per_skill, mode, long=arguments.long))
+
+
+def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("artifact", nargs="?")
     parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
     parser.add_argument("--per-skill", type=int, default=200)
     parser.add_argument("--long", action="store_true", help="the dialogues of up to 8 k tokens instead")
+    parser.add_argument(
+        "--newcomers", action="store_true", help="the first requests of newcomers instead: xhigh or off"
+    )
     parser.add_argument("--skip", type=int, default=0, help="leave out so many of each skill, asked elsewhere")
     parser.add_argument("--skills", nargs="+", help="only these")
     parser.add_argument("--device", help="as in `ninfer serve`")
     parser.add_argument("--seconds", type=float, default=math.inf, help="ask no more after so long in one mode")
-    parser.add_argument("--out", type=Path, help="the counts as JSON: {mode: {skill: [right, asked]}}")
+    parser.add_argument("--out", type=Path, help="the score file to write or to add to")
     arguments = parser.parse_args()
+    if arguments.newcomers and not {"xhigh", "off"} >= set(arguments.modes):
+        parser.error("newcomers say nothing of effort: --modes xhigh off")
+    return arguments
+
+
+def main() -> None:
+    arguments = parse()
     device = int(arguments.device) if (arguments.device or "").isdigit() else arguments.device
     options = ServeOptions(artifact=arguments.artifact, device=device, max_concurrency=ROWS, kv_capacity=ROWS * LONGEST)
     prepared = prepare(options, PluginRegistry.discover())
-    counts: dict[str, dict[str, tuple[int, int]]] = {}
     for mode in arguments.modes:
-        items = in_turn(
-            held_out_items(arguments.per_skill, mode, long=arguments.long), arguments.skills, arguments.skip
-        )
-        bodies = [request_body("ninfer-tiny", item) for item in items]
-        said = asyncio.run(answer_all(prepared, bodies, arguments.seconds))
-        outcomes = [outcome(item, each) for item, each in zip(items, said, strict=True) if each is not None]
-        counts[mode] = counted(outcomes)
-        print(f"{mode}\n{table(outcomes)}", flush=True)
-        if arguments.out:
-            arguments.out.write_text(json.dumps(counts, indent=1) + "\n", encoding="utf-8")
+        questions = in_turn(questions_of(mode, arguments), arguments.skills, arguments.skip)
+        tally = Tally(facts(prepared), mode, questions, arguments.out)
+        began = time.monotonic()
+        asyncio.run(answer_all(prepared, [question.body for question in questions], tally.add, arguments.seconds))
+        tally.write()
+        print(f"{mode}, {tally.asked.total()} answers in {time.monotonic() - began:.0f} s", *tally.lines(), sep="\n")
 
 
 if __name__ == "__main__":
