@@ -80,6 +80,17 @@ def test_the_core_imports_one_way(package: str) -> None:
     assert wrong == []
 
 
+def test_what_kernels_of_several_operations_share_is_no_operation_s() -> None:
+    wrong = []
+    for path in (CORE / "ops").rglob("*.py"):
+        for module in imported(path):
+            operation, _, kernels = module.removeprefix("ninfer_core.ops.").partition(".")
+            foreign = is_inside(module, "ninfer_core.ops") and operation != path.relative_to(CORE).parts[1]
+            if foreign and is_inside(kernels, "kernels"):
+                wrong.append(f"{path.relative_to(ROOT)}: {module}")
+    assert wrong == []
+
+
 def test_the_core_imports_no_plugin() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}: {module}"

@@ -83,10 +83,10 @@ FUNCTION_REASONS: dict[str, str] = {
     "ninfer_core/ops/moe/kernels/product.py:product": (
         "2026-11-30: one kernel: what it keeps in registers cannot be handed on"
     ),
-    "ninfer_core/ops/sample/triton.py:draw": "2026-11-30: one kernel: what it keeps in registers cannot be handed on",
-    "ninfer_core/ops/sample/kernels/groups.py:best_tokens": (
-        "2026-12-01: one search, a line for each argument of its steps"
+    "ninfer_core/ops/sample/kernels/draw.py:draw": (
+        "2026-11-30: one kernel: what it keeps in registers cannot be handed on"
     ),
+    "ninfer_core/ops/kernels/groups.py:best_tokens": ("2026-12-01: one search, a line for each argument of its steps"),
     "ninfer_core/ops/accept/kernels/judge.py:judge": (
         "2026-12-01: one kernel: what it keeps in registers cannot be handed on"
     ),

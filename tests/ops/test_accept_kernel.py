@@ -16,7 +16,7 @@ VOCABULARY, DOMAIN, SLOTS = 300, 270, 6
 @pytest.fixture(scope="module")
 def acceptor(kernel_device: torch.device) -> Acceptor:
     from ninfer_core.ops.accept.triton import TritonAcceptor
-    from ninfer_core.ops.sample.triton import Launch
+    from ninfer_core.ops.kernels.maxima import Launch
 
     return TritonAcceptor(Launch(group_tokens=32, block_groups=4, maxima_warps=4, draw_warps=4))
 

@@ -20,7 +20,7 @@ def route(request: pytest.FixtureRequest, kernel_device: torch.device) -> tuple[
     if request.param == "reference":
         return draft_walk, torch.device("cpu")
     from ninfer_core.ops.draft_walk.triton import TritonWalk
-    from ninfer_core.ops.sample.triton import Launch
+    from ninfer_core.ops.kernels.maxima import Launch
 
     return TritonWalk(Launch(group_tokens=32, block_groups=4, maxima_warps=4, draw_warps=4)), kernel_device
 

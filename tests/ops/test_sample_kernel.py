@@ -15,7 +15,8 @@ SLOTS = 6
 
 @pytest.fixture(scope="module")
 def sampler(kernel_device: torch.device) -> Sampler:
-    from ninfer_core.ops.sample.triton import Launch, TritonSampler
+    from ninfer_core.ops.kernels.maxima import Launch
+    from ninfer_core.ops.sample.triton import TritonSampler
 
     return TritonSampler(Launch(group_tokens=32, block_groups=16, maxima_warps=4, draw_warps=4))
 

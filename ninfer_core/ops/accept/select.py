@@ -49,6 +49,6 @@ def select(device: torch.device, kernels: Kernels) -> Acceptor:
     if device.type != "cuda" or kernels == "reference":
         return ReferenceAcceptor()
     from ninfer_core.ops.accept.triton import TritonAcceptor
-    from ninfer_core.ops.sample.triton import LAUNCH
+    from ninfer_core.ops.kernels.maxima import LAUNCH
 
     return TritonAcceptor(LAUNCH)

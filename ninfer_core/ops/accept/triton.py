@@ -8,8 +8,8 @@ import triton
 
 from ninfer_core.ops.accept.kernels.judge import judge, settle
 from ninfer_core.ops.accept.reference import Accepted, Drafts
-from ninfer_core.ops.sample import ChosenRows
-from ninfer_core.ops.sample.triton import Launch, write_maxima
+from ninfer_core.ops.kernels.maxima import Launch, write_maxima
+from ninfer_core.ops.sample import CANDIDATES, ChosenRows
 
 
 class TritonAcceptor:
@@ -76,7 +76,7 @@ class TritonAcceptor:
             rows.token_domain,
             launch.blocks(rows.token_domain),
             width,
-            **launch.shapes(rows.token_domain),
+            **launch.shapes(rows.token_domain, CANDIDATES),
             WIDTH=triton.next_power_of_2(width),
             num_warps=launch.draw_warps,
             enable_fp_fusion=False,

@@ -8,7 +8,7 @@ import torch
 
 from ninfer_core.ops.draft_walk.kernels.walk import candidates, logit_maxima, score_edges, walk
 from ninfer_core.ops.draft_walk.reference import Codebooks, LogitTransform, Walk
-from ninfer_core.ops.sample.triton import LAUNCH, Launch
+from ninfer_core.ops.kernels.maxima import LAUNCH, Launch
 from ninfer_core.ops.workspace.draft_walk import CHOICES
 
 CODES = 16
@@ -74,7 +74,6 @@ class TritonWalk:
         """logits [n, proposed] -> tokens int64 and logits as scores have them float32, both [n, CHOICES]."""
         launch, (count, proposed) = self.launch, logits.shape
         blocks = launch.blocks(proposed)
-        shapes = launch.shapes(proposed)
         maxima = torch.empty(count, blocks * (launch.block_groups + 1), dtype=torch.int64, device=logits.device)
         tile = {"GROUP": launch.group_tokens, "BLOCK": launch.block_groups}
         logit_maxima[(blocks, count)](
@@ -93,7 +92,7 @@ class TritonWalk:
             blocks,
             transform.multiplier,
             transform.softcap,
-            **(shapes | {"RANKS": CHOICES}),
+            **launch.shapes(proposed, CHOICES),
             num_warps=launch.draw_warps,
         )
         return law_ids, unary

@@ -1,1 +1,1 @@
-"""What kernels of several operations share."""
+"""What kernels of several operations share; an operation takes no other operation's kernels."""

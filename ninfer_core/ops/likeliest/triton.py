@@ -9,7 +9,7 @@ import torch
 import triton
 import triton.language as tl
 
-from ninfer_core.ops.sample.kernels.keys import NOTHING, id_of, logits_at, packed
+from ninfer_core.ops.kernels.keys import NOTHING, id_of, logits_at, packed
 from ninfer_core.ops.workspace.likeliest import BLOCK_LOGITS
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import triton
 
-from ninfer_core.ops.linear.kernels.codes import E4M3_SHIFT
+from ninfer_core.ops.kernels.codes import E4M3_SHIFT
 from ninfer_core.ops.linear.kernels.sort import sort_rows
 from ninfer_core.ops.linear.reference import Norm
 from ninfer_core.ops.linear.tiles import Form

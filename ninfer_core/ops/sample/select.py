@@ -49,6 +49,7 @@ def select(device: torch.device, kernels: Kernels) -> Sampler:
     """The sampler of `device`: Triton on CUDA, unless the reference is asked for."""
     if device.type != "cuda" or kernels == "reference":
         return ReferenceSampler()
-    from ninfer_core.ops.sample.triton import LAUNCH, TritonSampler
+    from ninfer_core.ops.kernels.maxima import LAUNCH
+    from ninfer_core.ops.sample.triton import TritonSampler
 
     return TritonSampler(LAUNCH)

@@ -6,6 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
+from ninfer_core.ops.kernels.activation import silu
 from ninfer_core.ops.kernels.dependent import let_next_begin, wait_for_launches
 
 BLOCK = 1024
@@ -22,12 +23,6 @@ def swiglu_blocks(x, y, width, BLOCK: tl.constexpr, DEPENDENT: tl.constexpr):
     up = tl.load(x + row * 2 * width + width + column, mask=inside, other=0.0).to(tl.float32)
     let_next_begin(DEPENDENT)
     tl.store(y + row * width + column, (silu(gate) * up).to(y.dtype.element_ty), mask=inside)
-
-
-@triton.jit
-def silu(x):
-    """x / (1 + exp(-x)) in float32, the exponent kept from overflow: the quotient is nothing there either way."""
-    return x / (1.0 + tl.exp(tl.minimum(-x, 88.0)))
 
 
 def swiglu(x: torch.Tensor) -> torch.Tensor:

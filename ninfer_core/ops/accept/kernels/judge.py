@@ -5,10 +5,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from ninfer_core.ops.kernels.groups import best_token, best_tokens, drafted_before
+from ninfer_core.ops.kernels.keys import NOTHING, id_of
+from ninfer_core.ops.kernels.law import pick, settings_of, uniform_of, weights_of
 from ninfer_core.ops.sample import Purpose
-from ninfer_core.ops.sample.kernels.groups import best_token, best_tokens, drafted_before
-from ninfer_core.ops.sample.kernels.keys import NOTHING, id_of
-from ninfer_core.ops.sample.kernels.law import pick, settings_of, uniform_of, weights_of
 
 TOKEN: tl.constexpr = tl.constexpr(int(Purpose.TOKEN))
 ACCEPT: tl.constexpr = tl.constexpr(int(Purpose.ACCEPT))

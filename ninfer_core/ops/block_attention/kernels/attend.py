@@ -6,8 +6,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ninfer_core.ops.paged_attention.kernels.prepare import normed_and_rotated
-from ninfer_core.ops.paged_attention.kernels.tile import LEAST
+from ninfer_core.ops.kernels.attention import LEAST, normed_and_rotated
 
 
 @triton.jit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ninfer_core.ops.paged_attention.kernels.prepare import normed_and_rotated
+from ninfer_core.ops.kernels.attention import normed_and_rotated
 
 
 @triton.jit(do_not_specialize=["columns", "layers", "first_stride"])

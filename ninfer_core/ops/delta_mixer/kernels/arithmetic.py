@@ -6,14 +6,9 @@ import triton
 import triton.language as tl
 
 from ninfer_core.ops.gated_delta import values
-from ninfer_core.ops.swiglu.triton import silu
+from ninfer_core.ops.kernels.activation import sigmoid, silu
 
 L2_EPSILON: tl.constexpr = tl.constexpr(values.L2_EPSILON)
-
-
-@triton.jit
-def sigmoid(x):
-    return 1.0 / (1.0 + tl.exp(-x))
 
 
 @triton.jit

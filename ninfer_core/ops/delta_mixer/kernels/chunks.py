@@ -12,8 +12,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ninfer_core.ops.delta_mixer.kernels.arithmetic import L2_EPSILON, log_decay, sigmoid
-from ninfer_core.ops.swiglu.triton import silu
+from ninfer_core.ops.delta_mixer.kernels.arithmetic import L2_EPSILON, log_decay
+from ninfer_core.ops.kernels.activation import sigmoid, silu
 from ninfer_core.ops.workspace.gated_delta import CHUNK_COLUMNS
 
 CHUNK: tl.constexpr = tl.constexpr(CHUNK_COLUMNS)

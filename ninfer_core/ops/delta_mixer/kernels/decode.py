@@ -9,7 +9,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ninfer_core.ops.delta_mixer.kernels.arithmetic import L2_EPSILON, log_decay, opened, sigmoid
+from ninfer_core.ops.delta_mixer.kernels.arithmetic import L2_EPSILON, log_decay, opened
 from ninfer_core.ops.delta_mixer.kernels.memory import (
     along_keys,
     first_recorded,
@@ -19,8 +19,8 @@ from ninfer_core.ops.delta_mixer.kernels.memory import (
     stepped,
     store_memory,
 )
+from ninfer_core.ops.kernels.activation import sigmoid, silu
 from ninfer_core.ops.kernels.dependent import let_next_begin, wait_for_launches
-from ninfer_core.ops.swiglu.triton import silu
 
 
 @triton.jit

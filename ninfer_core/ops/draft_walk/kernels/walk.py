@@ -6,10 +6,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from ninfer_core.ops.kernels.groups import best_tokens, store_maxima
+from ninfer_core.ops.kernels.keys import id_of, keys_of, logits_at, value_of
+from ninfer_core.ops.kernels.law import pick, uniform_of
 from ninfer_core.ops.sample import Purpose
-from ninfer_core.ops.sample.kernels.groups import best_tokens, store_maxima
-from ninfer_core.ops.sample.kernels.keys import id_of, keys_of, logits_at, value_of
-from ninfer_core.ops.sample.kernels.law import pick, uniform_of
 
 DRAFT: tl.constexpr = tl.constexpr(int(Purpose.DRAFT))
 

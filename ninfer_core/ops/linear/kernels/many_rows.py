@@ -5,10 +5,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from ninfer_core.ops.kernels.activation import silu
+from ninfer_core.ops.kernels.codes import E2M1_UNIT, E4M3_UNIT, e2m1, e4m3
 from ninfer_core.ops.kernels.dependent import let_next_begin, wait_for_launches
-from ninfer_core.ops.linear.kernels.codes import E2M1_UNIT, E4M3_UNIT, e2m1, e4m3
-from ninfer_core.ops.linear.kernels.nvfp4 import exchanged
-from ninfer_core.ops.swiglu.triton import silu
+from ninfer_core.ops.kernels.nvfp4 import exchanged
 
 E4M3_MAXIMUM: tl.constexpr = tl.constexpr(448.0)
 

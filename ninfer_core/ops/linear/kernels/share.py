@@ -13,10 +13,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from ninfer_core.ops.kernels.activation import silu
+from ninfer_core.ops.kernels.codes import BLOCK_REST, E4M3_SHIFT, e4m3
 from ninfer_core.ops.kernels.dependent import let_next_begin, wait_for_launches
-from ninfer_core.ops.linear.kernels.codes import BLOCK_REST, E4M3_SHIFT, e4m3
-from ninfer_core.ops.linear.kernels.nvfp4 import add_e2m1, by_place, word_factors
-from ninfer_core.ops.swiglu.triton import silu
+from ninfer_core.ops.kernels.nvfp4 import add_e2m1, by_place, word_factors
 from ninfer_core.ops.workspace.linear import LEAST_SHARE
 
 QUAD: tl.constexpr = tl.constexpr(4)

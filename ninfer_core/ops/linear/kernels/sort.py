@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 
 from ninfer_core.ops.kernels.dependent import let_next_begin, wait_for_launches
-from ninfer_core.ops.linear.kernels.nvfp4 import exchanged
+from ninfer_core.ops.kernels.nvfp4 import exchanged
 
 
 @triton.jit(do_not_specialize=["rows", "epsilon"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from ninfer_core.ops.kernels.activation import sigmoid
 from ninfer_core.ops.kernels.order import ordered_bits, value_of_bits
 
 WORST: tl.constexpr = tl.constexpr(-(1 << 31))
@@ -36,7 +37,7 @@ def prepare(
     value = value.to(normed.dtype.element_ty)
     tl.store(normed + token * HIDDEN + column, value, mask=there)
     opening = tl.sum(value.to(tl.float32) * gate, 0)
-    tl.store(openings + token, 1.0 / (1.0 + tl.exp(-opening)))
+    tl.store(openings + token, sigmoid(opening))
     return value
 
 

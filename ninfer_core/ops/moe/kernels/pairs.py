@@ -13,8 +13,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from ninfer_core.ops.kernels.activation import silu
 from ninfer_core.ops.kernels.dependent import let_next_begin, wait_for_launches
-from ninfer_core.ops.swiglu.triton import silu
 
 
 @triton.jit

@@ -9,9 +9,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ninfer_core.ops.linear.kernels.codes import BLOCK_REST, E4M3_SHIFT, e2m1, e4m3
-from ninfer_core.ops.linear.kernels.nvfp4 import by_place, word_factors
-from ninfer_core.ops.swiglu.triton import silu
+from ninfer_core.ops.kernels.activation import silu
+from ninfer_core.ops.kernels.codes import BLOCK_REST, E4M3_SHIFT, e2m1, e4m3
+from ninfer_core.ops.kernels.nvfp4 import by_place, word_factors
 
 
 @triton.jit

@@ -10,8 +10,9 @@ import triton
 import triton.language as tl
 
 from ninfer_core.ops.hadamard.triton import transformed
+from ninfer_core.ops.kernels.attention import LEAST
 from ninfer_core.ops.kernels.dependent import follow
-from ninfer_core.ops.paged_attention.kernels.tile import LEAST, SMALLEST, lane_of, walk
+from ninfer_core.ops.paged_attention.kernels.tile import SMALLEST, lane_of, walk
 
 
 @triton.jit

@@ -9,8 +9,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-LEAST: tl.constexpr = tl.constexpr(-1.0e30)
-"""A maximum of nothing. Finite, so that differences of two of them are."""
 SMALLEST: tl.constexpr = tl.constexpr(1.0e-30)
 """Below every row factor that matters, and not zero."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ninfer_core.ops.sample.kernels.keys import NOTHING, id_of, value_of
+from ninfer_core.ops.kernels.keys import NOTHING, value_of
 
 UNIT: tl.constexpr = tl.constexpr(2.0**-53)
 WEYL: tl.constexpr = tl.constexpr(0x9E3779B97F4A7C15)
@@ -23,7 +23,7 @@ def _mix(value):
 
 @triton.jit
 def uniform_of(seed, position, purpose):
-    """`random.uniform` of one row: int64 each, the arithmetic in unsigned integers."""
+    """`ops.sample.uniform` of one row: int64 each, the arithmetic in unsigned integers."""
     mixed = _mix(seed.to(tl.uint64))
     mixed = _mix(mixed + position.to(tl.uint64))
     mixed = _mix(mixed + purpose)
@@ -69,9 +69,3 @@ def pick(weights, ids, random, RANKS: tl.constexpr):
     aim = tl.minimum(random * whole, below)  # the product may round up to the whole
     passed = tl.min(tl.where(there & (reached > aim), rank, RANKS), axis=0)
     return tl.sum(tl.where(rank == tl.where(passed < RANKS, passed, 0), ids, 0), axis=0)
-
-
-@triton.jit
-def drawn(best, temperature, top_p, min_p, random, RANKS: tl.constexpr):
-    """The id drawn from the keys `best` [RANKS], the greatest first."""
-    return pick(weights_of(best, temperature, top_p, min_p, RANKS), id_of(best), random, RANKS)

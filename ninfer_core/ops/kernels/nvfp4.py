@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ninfer_core.ops.linear.kernels.codes import BLOCK_SHIFT, e2m1
+from ninfer_core.ops.kernels.codes import BLOCK_SHIFT, e2m1
 
 
 @triton.jit

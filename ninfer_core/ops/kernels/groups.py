@@ -10,8 +10,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from ninfer_core.ops.sample.kernels.keys import NOTHING, best_of, id_of, keys_of, logits_at
-from ninfer_core.ops.sample.kernels.law import settings_of
+from ninfer_core.ops.kernels.keys import NOTHING, best_of, id_of, keys_of, logits_at
+from ninfer_core.ops.kernels.law import settings_of
 
 SMALL: tl.constexpr = tl.constexpr(16)
 """Tokens of the parts that groups are looked at in, where they are longer."""
