@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Iterable, Mapping
-from importlib.metadata import EntryPoint
+from importlib.metadata import Distribution, EntryPoint
 
 from ninfer_core.api.errors import PluginUnknown
 from ninfer_core.api.manifest import KINDS
@@ -15,10 +15,18 @@ from ninfer_core.plugins.suggest import suggestion
 VARIABLE = "NINFER_PLUGINS"
 _GROUPS = {f"ninfer.{kind}": kind for kind in KINDS}
 
+# What the standard library lets through of metadata that is absent, malformed or no UTF-8, differs with its version.
+_UNREADABLE = (OSError, AttributeError, KeyError, TypeError, ValueError)
+
 
 def installed_entry_points() -> list[EntryPoint]:
-    """The entry points of all five groups in this environment."""
-    found = importlib.metadata.entry_points()
+    """The entry points of all five groups in this environment. A distribution whose list cannot be read offers
+    nothing, and takes nothing away from the others."""
+    try:
+        found = importlib.metadata.entry_points()
+    except _UNREADABLE:
+        readable = _readable_entry_points()
+        return [entry for group in _GROUPS for entry in readable if entry.group == group]
     return [entry for group in _GROUPS for entry in found.select(group=group)]
 
 
@@ -45,22 +53,53 @@ def split_by_trust(
     return trusted, tuple(offer for offer in offers if offer not in trusted)
 
 
+def _readable_entry_points() -> list[EntryPoint]:
+    """Distribution by distribution, which takes longer. The first of a name on the path hides later ones."""
+    found: list[EntryPoint] = []
+    names: set[str] = set()
+    for distribution in importlib.metadata.distributions():
+        name = _metadata(distribution, "Name")
+        if name is None or normalized_package(name) in names:
+            continue
+        names.add(normalized_package(name))
+        try:
+            found += distribution.entry_points
+        except _UNREADABLE:
+            continue
+    return found
+
+
 def _offer(entry: EntryPoint, kind: str, files: dict[str, ManifestFile]) -> PluginOffer:
-    top_level = entry.module.partition(".")[0]
+    try:
+        top_level = entry.module.partition(".")[0]
+    except _UNREADABLE:
+        top_level = ""
+    if not top_level:
+        files[top_level] = ManifestFile(tables={}, problem=f"its entry point is {entry.value!r}, which names no module")
     if top_level not in files:
         files[top_level] = read_manifest_file(top_level)
     manifest, problem = manifest_of(files[top_level], kind, entry.name)
-    package = entry.dist.name if entry.dist is not None else top_level
+    package = _metadata(entry.dist, "Name") or top_level or "unknown"
     return PluginOffer(
         kind=kind,
         name=entry.name,
         package=package,
-        version=entry.dist.version if entry.dist is not None else "unknown",
+        version=_metadata(entry.dist, "Version") or "unknown",
         target=entry.value,
         manifest=manifest,
         manifest_problem=problem,
         first_party=normalized_package(package) in FIRST_PARTY_PACKAGES,
     )
+
+
+def _metadata(distribution: Distribution | None, field: str) -> str | None:
+    """None where it is not there: what is left of a package that was removed by half may have entry points."""
+    try:
+        if distribution is None or field not in distribution.metadata:
+            return None
+        return distribution.metadata[field]
+    except _UNREADABLE:
+        return None
 
 
 def _allowed_packages(setting: str | None, offers: tuple[PluginOffer, ...]) -> frozenset[str] | None:

@@ -120,8 +120,11 @@ def failures_of(label: str, place: str) -> Iterator[None]:
 
 
 def describe(error: BaseException) -> str:
-    """An exception in one line: the first line of its text, or its type when it has none."""
-    lines = str(error).strip().splitlines()
+    """An exception in one line: the first line of its text, or its type when it has none, or none that it can say."""
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:
+        lines = []
     text = lines[0] if lines else ""
     if isinstance(error, (ImportError, NinferError, pluggy.PluginValidationError)) and text:
         return text

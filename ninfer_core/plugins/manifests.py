@@ -63,7 +63,7 @@ def _parse(path: Path) -> ManifestFile:
         if path.stat().st_size > MAX_BYTES:
             return _failed(f"{FILE_NAME} is larger than {MAX_BYTES} bytes")
         return ManifestFile(tables=tomllib.loads(path.read_text("utf-8")), problem=None)
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         return _failed(f"{FILE_NAME} cannot be read: {error}")
 
 

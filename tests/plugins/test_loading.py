@@ -45,6 +45,7 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
         ("raise SystemExit(3)\n", "SystemExit: 3"),
         ("class Skipped(BaseException): ...\nraise Skipped('no GPU')\n", "Skipped: no GPU"),
         ("def broken(:\n", "SyntaxError"),
+        ("class Mute(Exception):\n    def __str__(self): return 1 / 0\nraise Mute\n", "Mute"),
     ],
 )
 def test_a_module_that_fails_to_import_is_broken(load: Load, source: str, cause: str) -> None:

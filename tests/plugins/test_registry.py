@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -204,6 +205,8 @@ def test_a_plugin_for_another_device_is_incompatible(tmp_path: Path, discover: D
         ("[kv.faulty\n", "cannot be read"),
         ("kv = 3\n", r"no table \[kv.faulty\]"),
         ("# " + "x" * 70_000, "larger than 65536 bytes"),
+        (f"deep = {'[' * 3000}{']' * 3000}", "cannot be read: maximum recursion depth"),
+        ("long = " + "1" * 5000, "cannot be read: Exceeds the limit"),
     ],
 )
 def test_a_wrong_manifest_breaks_only_the_plugin_it_belongs_to(
@@ -224,6 +227,38 @@ def test_a_plugin_whose_package_is_gone_is_broken(tmp_path: Path, discover: Disc
     (tmp_path / module).rename(tmp_path / "elsewhere_gone")
     with pytest.raises(PluginBroken, match="no module 'acme_gone' can be found"):
         discover().select("kv", "gone")
+
+
+@pytest.mark.parametrize("target", ["", "!!", "..acme_odd"])
+def test_an_entry_point_that_names_no_module_is_broken(tmp_path: Path, discover: Discover, target: str) -> None:
+    write_plugin_package(tmp_path, "acme-odd", {"kv:odd": CODEC})
+    (tmp_path / "acme_odd-1.0.dist-info" / "entry_points.txt").write_text(f"[ninfer.kv]\nodd = {target}\n")
+    with pytest.raises(PluginBroken, match=re.escape(f"its entry point is {target!r}, which names no module")):
+        discover().select("kv", "odd")
+
+
+@pytest.mark.parametrize("metadata", [None, b"", b"\n", b"Name: \xff\n"])
+def test_what_is_left_of_a_package_that_was_removed_by_half_breaks_no_listing(
+    tmp_path: Path, discover: Discover, metadata: bytes | None
+) -> None:
+    module = write_plugin_package(tmp_path, "acme-half", {"kv:half": CODEC})
+    written = tmp_path / f"{module}-1.0.dist-info" / "METADATA"
+    written.unlink() if metadata is None else written.write_bytes(metadata)
+    (offer,) = discover().offers()
+    assert (offer.package, offer.version) == (module, "unknown")
+
+
+@pytest.mark.parametrize("listed", [b"\xff[ninfer.kv]\nx = m\n", b"[ninfer.kv]\nnothing\n"])
+def test_a_list_of_entry_points_that_cannot_be_read_takes_nothing_away_from_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: bytes
+) -> None:
+    for package in ("acme-garbled", "acme-sound"):
+        write_plugin_package(tmp_path, package, {f"kv:{package}": CODEC})
+    (tmp_path / "acme_garbled-1.0.dist-info" / "entry_points.txt").write_bytes(listed)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    names = [offer.name for offer in PluginRegistry.discover(environment={}).offers()]
+    assert "acme-sound" in names and "fp8" in names and "acme-garbled" not in names
+    assert len(names) == len(set(names))
 
 
 def test_entry_points_of_other_groups_are_no_offers(tmp_path: Path, discover: Discover) -> None:
