@@ -11,6 +11,7 @@ import msgspec
 
 from ninfer_core.api.errors import PlanRejected, Problem
 from ninfer_core.api.request import GenerationRequest, Message, TextPart
+from ninfer_core.cli.input_file import read_input
 from ninfer_core.cli.table import table
 from ninfer_core.plan.option_sources import load_options
 from ninfer_core.plan.options import ServeOptions
@@ -121,7 +122,7 @@ def _sections(described: Mapping[str, Mapping[str, str]], compared: Comparison) 
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_input(path, "--text").decode()
     except UnicodeDecodeError as error:
         raise click.BadParameter(f"{path} is no UTF-8 at byte {error.start}", param_hint="--text") from None
 

@@ -12,11 +12,9 @@ import msgspec
 
 @contextmanager
 def naming_file(path: Path, option: str) -> Iterator[None]:
-    """What reading, decoding or converting the file raises in here becomes a click.BadParameter of `option`."""
+    """What decoding or converting the file raises in here becomes a click.BadParameter of `option`."""
     try:
         yield
-    except OSError as error:
-        raise _bad(path, option, error.strerror or type(error).__name__) from None
     except msgspec.ValidationError as error:
         raise _bad(path, option, str(error)) from None
     except RecursionError:

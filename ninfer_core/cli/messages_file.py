@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from ninfer_core.api.request import Message, Role, TextPart, ToolCall
+from ninfer_core.cli.input_file import read_input
 from ninfer_core.cli.json_file import naming_file
 
 
@@ -41,8 +42,8 @@ class _Conversation(msgspec.Struct, forbid_unknown_fields=True):
 def read_messages(path: Path) -> tuple[Message, ...]:
     """Raises a click.BadParameter that says where the file is wrong. Unknown fields are errors here: a person wrote
     them for a reason."""
+    document = read_input(path, "--messages")
     with naming_file(path, "--messages"):
-        document = path.read_bytes()
         opening = document.lstrip()[:1]
         turns = (
             msgspec.json.decode(document, type=list[_Turn])

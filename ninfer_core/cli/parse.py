@@ -14,15 +14,13 @@ from ninfer_core.api.errors import PluginUnknown
 from ninfer_core.api.frontend import ChannelText, OutputFormat, OutputParser, ParsedToolCall
 from ninfer_core.api.request import Channel, ToolDefinition
 from ninfer_core.artifact import open_artifact
+from ninfer_core.cli.input_file import LARGEST_INPUT_BYTES
 from ninfer_core.cli.tools_file import read_tools
 from ninfer_core.engine.session import Ending, OutputSession
 from ninfer_core.plan.selection import claim_family
 from ninfer_core.plugins.loading import LoadedPlugin
 from ninfer_core.plugins.offer import standing
 from ninfer_core.plugins.registry import PluginRegistry
-
-MAX_TEXT_BYTES = 64 << 20
-"""Far more than a context can hold; what is longer was not meant for this command."""
 
 
 class ParsedText(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,9 +94,9 @@ def parse(
     The result does not depend on the cuts. ARTIFACT only serves to find the model family.
     """
     tools = () if tools_file is None else read_tools(tools_file)
-    data = sys.stdin.buffer.read(MAX_TEXT_BYTES + 1)
-    if len(data) > MAX_TEXT_BYTES:
-        raise click.ClickException(f"the text is over {MAX_TEXT_BYTES} bytes; give less")
+    data = sys.stdin.buffer.read(LARGEST_INPUT_BYTES + 1)
+    if len(data) > LARGEST_INPUT_BYTES:
+        raise click.ClickException(f"the text is over {LARGEST_INPUT_BYTES} bytes; give less")
     every = tuple(range(cut_every, len(data), cut_every)) if cut_every else ()
     parsed = parse_text(
         _output_format(artifact, family),

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from ninfer_core.api.request import ToolDefinition
+from ninfer_core.cli.input_file import read_input
 from ninfer_core.cli.json_file import naming_file
 
 _CHOICES = 'it can be "auto", "none" or an object of type "allowed_tools"'
@@ -29,8 +30,9 @@ class _Nested(msgspec.Struct, frozen=True):
 
 def read_tools(path: Path) -> tuple[ToolDefinition, ...]:
     """The effective set: what `tool_choice` leaves of the tools. Raises a click.BadParameter."""
+    document = read_input(path, "--tools")
     with naming_file(path, "--tools"):
-        return effective_tools(msgspec.json.decode(path.read_bytes()))
+        return effective_tools(msgspec.json.decode(document))
 
 
 def effective_tools(document: Any) -> tuple[ToolDefinition, ...]:

@@ -184,7 +184,7 @@ def test_wrong_words_are_refused_with_the_reason(words: tuple[str, ...], said: s
 
 
 def test_a_text_beyond_the_bound_is_refused(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ninfer_core.cli.parse.MAX_TEXT_BYTES", 8)
+    monkeypatch.setattr("ninfer_core.cli.parse.LARGEST_INPUT_BYTES", 8)
     assert terminal.parse(b"12345678")["content"] == "12345678"
     code, out, err = terminal._run(b"123456789", ())
     assert code == 1 and not out and "over 8 bytes" in err
