@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,7 +13,7 @@ from ninfer_core.plugins import PluginRegistry
 from ninfer_core.program.build import build_program
 from ninfer_core.program.rows import Row
 from ninfer_core.program.runner import DeviceProgram
-from ninfer_core.testing.scripted_drafters import BACKEND, Remembering, scripted_registry, with_drafter, with_needs
+from ninfer_core.testing.scripted_drafters import BACKEND, Remembering, with_drafter, with_needs
 from ninfer_core.testing.tiny import tiny_artifact, tiny_plan
 from tests.engine.test_real_histories import MAX_CONTEXT, Played, play_alone, play_many
 
@@ -55,6 +54,7 @@ class Experienced:
 
 def played_with(registry: PluginRegistry, drafter: object, needs: DrafterNeeds) -> Played:
     """Requests whose outcomes are those of a plain program, for one with the drafter."""
+    torch.set_num_threads(1)
     (offer,) = [offer for offer in registry.offers("family") if offer.name == "qwen-hybrid"]
     artifact = tiny_artifact()
     frontend = registry.load(offer).hook.ninfer_family_frontend(header=artifact.header)
@@ -70,26 +70,17 @@ def played_with(registry: PluginRegistry, drafter: object, needs: DrafterNeeds) 
 
 
 @pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PluginRegistry]:
-    torch.set_num_threads(1)
-    folder: Path = tmp_path_factory.mktemp("scripted")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(folder))
-        yield scripted_registry(folder)
-
-
-@pytest.fixture(scope="module")
-def drafted(registry: PluginRegistry) -> tuple[Played, Remembering]:
+def drafted(scripted: PluginRegistry) -> tuple[Played, Remembering]:
     """With a drafter on the host that has seen the answers."""
     drafter = Remembering()
-    ready = played_with(registry, drafter, DrafterNeeds(runs_on="host"))
+    ready = played_with(scripted, drafter, DrafterNeeds(runs_on="host"))
     for wish, expected in zip(ready.pool, ready.alone, strict=True):
         assert ready.answer(wish) == expected, "also by a drafter that knows nothing yet"
     return ready, drafter
 
 
 @pytest.fixture(scope="module")
-def ahead(registry: PluginRegistry) -> Iterator[tuple[Played, Counter[int]]]:
+def ahead(scripted: PluginRegistry) -> Iterator[tuple[Played, Counter[int]]]:
     """With a drafter on the device, whose program goes ahead as on a GPU, and how often a round was found to have taken
     so many tokens of the one before it."""
     drafter = Experienced(DRAFTS, MAX_CONTEXT + 2 * DRAFTS, SIZES["max_concurrency"])
@@ -104,7 +95,7 @@ def ahead(registry: PluginRegistry) -> Iterator[tuple[Played, Counter[int]]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DeviceProgram, "goes_ahead", True)
         patch.setattr(Row, "collected", counted)
-        yield played_with(registry, drafter, DrafterNeeds()), taken
+        yield played_with(scripted, drafter, DrafterNeeds()), taken
 
 
 @pytest.mark.contract("EXEC-1", "EXEC-2", "EXEC-8", "TMPL-12", "CHAT-11")

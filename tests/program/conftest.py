@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +11,11 @@ from ninfer_core.api import ArtifactHeader, ExecutionPlan
 from ninfer_core.plugins import PluginRegistry
 from ninfer_core.program.build import build_program
 from ninfer_core.program.runner import DeviceProgram
-from ninfer_core.testing.scripted_drafters import scripted_registry
 from ninfer_core.testing.tiny import tiny_artifact, tiny_plan
+from tests.program.drafted import OUTPUT, ROOMY, WISHES, generate
+from tests.scripted_backend import scripted
 
-ROOMY = {"max_context": 512, "max_concurrency": 8, "kv_capacity": 8 * 512}
-"""Eight rows that can all be as long as the context."""
+__all__ = ["scripted"]
 
 
 @dataclass(frozen=True)
@@ -28,15 +28,6 @@ class Built:
 @pytest.fixture(scope="session")
 def registry() -> PluginRegistry:
     return PluginRegistry.discover()
-
-
-@pytest.fixture(scope="session")
-def scripted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PluginRegistry]:
-    """With the backend of drafters that tests make."""
-    folder = tmp_path_factory.mktemp("scripted")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(folder))
-        yield scripted_registry(folder)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -60,3 +51,15 @@ def build(registry: PluginRegistry) -> Callable[..., Built]:
         return Built(plan, program, phases)
 
     return build
+
+
+@pytest.fixture(scope="session")
+def plain(build: Callable[..., Built]) -> DeviceProgram:
+    """Without drafts."""
+    return build().program
+
+
+@pytest.fixture(scope="session")
+def texts(plain: DeviceProgram) -> list[list[int]]:
+    """What the wishes give without drafts, a round at a time."""
+    return [generate(plain, *wish, OUTPUT) for wish in WISHES]

@@ -1,4 +1,4 @@
-"""The tiny model's program with a drafter that a test has made, and drivers of programs."""
+"""The tiny model's program with a drafter that a test has made, prompts for it, and drivers of programs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 import torch
 
 from ninfer_core.api import DrafterNeeds, ExecutionPlan
@@ -14,11 +15,40 @@ from ninfer_core.plugins import PluginRegistry
 from ninfer_core.program.build import build_program
 from ninfer_core.program.contract import MOST_IN_FLIGHT, RowRound, RowSetup, Sampling, Unit
 from ninfer_core.program.runner import DeviceProgram
-from ninfer_core.testing.scripted_drafters import BACKEND, with_drafter, with_needs
+from ninfer_core.testing.scripted_drafters import BACKEND, Adversary, with_drafter, with_needs
 from ninfer_core.testing.tiny import tiny_artifact, tiny_plan
 
 MOST_ABANDONED = 6
 ROOMY = {"max_context": 512, "max_concurrency": 8, "kv_capacity": 8 * 512}
+"""Eight rows that can all be as long as the context."""
+
+GREEDY = Sampling(temperature=0.0, top_p=1.0, top_k=20, min_p=0.0, presence_penalty=0.0, frequency_penalty=0.0, seed=0)
+ON_HOST = DrafterNeeds(runs_on="host")
+
+
+def sampled(seed: int, **changes: Any) -> Sampling:
+    return msgspec.structs.replace(GREEDY, **{"temperature": 1.0, "seed": seed, **changes})
+
+
+def prompt(length: int, seed: int = 0) -> list[int]:
+    draw = random.Random(seed)
+    return [draw.randrange(256) for _ in range(length)]
+
+
+PROMPTS = [prompt(length, seed) for seed, length in enumerate([1, 5, 63, 64, 65, 130, 7, 200])]
+SAMPLINGS = (
+    GREEDY,
+    sampled(1),
+    sampled(2**64 - 1, top_p=0.8, min_p=0.02),
+    sampled(5, top_k=3, presence_penalty=1.5, frequency_penalty=0.5),
+    sampled(6, temperature=0.3),
+    GREEDY,
+    sampled(8, frequency_penalty=2.0),
+    sampled(9, temperature=0.7, top_p=0.9),
+)
+WISHES = list(zip(PROMPTS, SAMPLINGS, strict=True))
+"""A row's worth each, of `OUTPUT` tokens."""
+OUTPUT = 24
 
 
 def build_drafted(
@@ -35,9 +65,28 @@ def build_drafted(
         )
 
 
+def build_adversary(
+    registry: PluginRegistry, kind: type[Adversary], draft_tokens: int, **options: Any
+) -> tuple[DeviceProgram, Adversary]:
+    """A program with a drafter of that kind, which knows no text yet."""
+    made: list[Adversary] = []
+
+    def make(plan: ExecutionPlan) -> Adversary:
+        made.append(kind(plan.capacities.draft_tokens, plan.token_domain, no_text(plan)))
+        return made[0]
+
+    needs = DrafterNeeds(law_width=getattr(kind, "law_width", 0))
+    return build_drafted(registry, make, needs, draft_tokens=draft_tokens, **options), made[0]
+
+
 def no_text(plan: ExecutionPlan) -> torch.Tensor:
     """Room for what a test knows of every slot."""
     return torch.zeros(plan.capacities.state_slots, plan.capacities.max_context, dtype=torch.int64)
+
+
+def tell(texts: torch.Tensor, row: int, tokens: Sequence[int]) -> None:
+    """What `row` is going to be, prompt and answer, for a drafter that has `texts`."""
+    texts[row, : len(tokens)] = torch.tensor(tokens)
 
 
 def begin(

@@ -12,8 +12,18 @@ from ninfer_core.api import DrafterNeeds, ExecutionPlan
 from ninfer_core.program.contract import RowRound
 from ninfer_core.program.runner import DeviceProgram
 from ninfer_core.testing.scripted_drafters import Adversary, Fickle, Foreign, HostAdversary, Random
-from tests.program.drafted import begin, build_drafted, generate, next_rounds, no_text
-from tests.program.test_drafted_rounds import GREEDY, ON_HOST, prompt, sampled, tell
+from tests.program.drafted import (
+    GREEDY,
+    ON_HOST,
+    begin,
+    build_drafted,
+    generate,
+    next_rounds,
+    no_text,
+    prompt,
+    sampled,
+    tell,
+)
 
 OUTPUT = 20
 PROMPTS = 125
@@ -27,7 +37,7 @@ def sampling_of(number: int) -> Any:
 
 
 @pytest.fixture(scope="module")
-def texts(build: Callable[..., Any]) -> list[tuple[list[int], list[int]]]:
+def answers(build: Callable[..., Any]) -> list[tuple[list[int], list[int]]]:
     """Prompts, and what they give without drafts."""
     plain, draw = build().program, random.Random(7)
     prompts = [prompt(draw.randint(1, 90), number) for number in range(PROMPTS)]
@@ -37,7 +47,7 @@ def texts(build: Callable[..., Any]) -> list[tuple[list[int], list[int]]]:
 @pytest.mark.long
 @pytest.mark.parametrize(("kind", "draft_tokens"), [(Fickle, 3), (Foreign, 7), (Random, 1), (HostAdversary, 5)])
 def test_no_company_and_no_cut_changes_a_token(
-    kind: type[Any], draft_tokens: int, scripted: Any, texts: list[tuple[list[int], list[int]]]
+    kind: type[Any], draft_tokens: int, scripted: Any, answers: list[tuple[list[int], list[int]]]
 ) -> None:
     made: list[Any] = []
 
@@ -58,13 +68,13 @@ def test_no_company_and_no_cut_changes_a_token(
     while waiting or company:
         while waiting and len(company) < 8 and (not company or draw.random() < 0.4):
             number = waiting.pop()
-            company.update(_started(program, drafter, number, texts))
+            company.update(_started(program, drafter, number, answers))
         rows = draw.sample(sorted(company), draw.randint(1, len(company)))
         for row, (candidates, _) in next_rounds(program, {row: company[row][2] for row in rows}).items():
             number, text, _ = company[row]
             taken = min(draw.randint(1, len(candidates)), OUTPUT - len(text))
             text.extend(candidates[:taken])
-            assert text == texts[number][1][: len(text)], f"prompt {number} of {kind.__name__}"
+            assert text == answers[number][1][: len(text)], f"prompt {number} of {kind.__name__}"
             company[row] = (number, text, taken)
             if len(text) == OUTPUT or draw.random() < 0.01:
                 finished += len(text) == OUTPUT
@@ -76,9 +86,9 @@ def test_no_company_and_no_cut_changes_a_token(
 
 
 def _started(
-    program: DeviceProgram, drafter: Adversary | HostAdversary, number: int, texts: list[tuple[list[int], list[int]]]
+    program: DeviceProgram, drafter: Adversary | HostAdversary, number: int, answers: list[tuple[list[int], list[int]]]
 ) -> dict[int, tuple[int, list[int], int]]:
-    tokens, text = texts[number]
+    tokens, text = answers[number]
     row, candidate = begin(program, tokens, sampling_of(number), OUTPUT + 8)
     known = [*tokens, *text]
     if isinstance(drafter, HostAdversary):

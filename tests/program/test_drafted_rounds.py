@@ -7,11 +7,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import msgspec
 import pytest
 import torch
 
-from ninfer_core.api import DrafterNeeds, ExecutionPlan, PluginBroken
+from ninfer_core.api import DrafterNeeds, PluginBroken
 from ninfer_core.plugins import PluginRegistry
 from ninfer_core.program.contract import RowRound, RowSetup, Sampling
 from ninfer_core.program.runner import DeviceProgram
@@ -26,71 +25,31 @@ from ninfer_core.testing.scripted_drafters import (
     Random,
     Silent,
 )
-from tests.program.drafted import begin, build_drafted, generate, next_rounds, no_text
-
-GREEDY = Sampling(temperature=0.0, top_p=1.0, top_k=20, min_p=0.0, presence_penalty=0.0, frequency_penalty=0.0, seed=0)
-CERTAIN = (AlwaysRight, AlwaysWrong, Silent, Foreign, Random, Fickle)
-ON_HOST = DrafterNeeds(runs_on="host")
-
-
-def sampled(seed: int, **changes: Any) -> Sampling:
-    return msgspec.structs.replace(GREEDY, **{"temperature": 1.0, "seed": seed, **changes})
-
-
-def prompt(length: int, seed: int = 0) -> list[int]:
-    draw = random.Random(seed)
-    return [draw.randrange(256) for _ in range(length)]
-
-
-SAMPLINGS = (
+from tests.program.drafted import (
     GREEDY,
-    sampled(1),
-    sampled(2**64 - 1, top_p=0.8, min_p=0.02),
-    sampled(5, top_k=3, presence_penalty=1.5, frequency_penalty=0.5),
-    sampled(6, temperature=0.3),
-    GREEDY,
-    sampled(8, frequency_penalty=2.0),
-    sampled(9, temperature=0.7, top_p=0.9),
+    ON_HOST,
+    OUTPUT,
+    PROMPTS,
+    SAMPLINGS,
+    WISHES,
+    begin,
+    build_adversary,
+    build_drafted,
+    generate,
+    next_rounds,
+    no_text,
+    prompt,
+    sampled,
+    tell,
 )
-PROMPTS = [prompt(length, seed) for seed, length in enumerate([1, 5, 63, 64, 65, 130, 7, 200])]
-OUTPUT = 24
 
-
-@pytest.fixture(scope="module")
-def plain(build: Callable[..., Any]) -> DeviceProgram:
-    built: DeviceProgram = build().program
-    return built
-
-
-@pytest.fixture(scope="module")
-def texts(plain: DeviceProgram) -> list[list[int]]:
-    """What the prompts give without drafts."""
-    return [generate(plain, tokens, each, OUTPUT) for tokens, each in zip(PROMPTS, SAMPLINGS, strict=True)]
-
-
-def adversary(kind: type[Adversary], plan: ExecutionPlan) -> Adversary:
-    return kind(plan.capacities.draft_tokens, plan.token_domain, no_text(plan))
+CERTAIN = (AlwaysRight, AlwaysWrong, Silent, Foreign, Random, Fickle)
 
 
 @pytest.fixture
 def make(scripted: PluginRegistry) -> Callable[..., tuple[DeviceProgram, Adversary]]:
     """The program of an adversary, and the adversary."""
-
-    def made(kind: type[Adversary], draft_tokens: int, **options: Any) -> tuple[DeviceProgram, Adversary]:
-        known: list[Adversary] = []
-
-        def make_known(plan: ExecutionPlan) -> Adversary:
-            known.append(adversary(kind, plan))
-            return known[0]
-
-        needs = DrafterNeeds(law_width=getattr(kind, "law_width", 0))
-        return build_drafted(scripted, make_known, needs, draft_tokens=draft_tokens, **options), known[0]
-
-    return made
-
-
-def tell(texts: torch.Tensor, row: int, tokens: list[int]) -> None:
-    texts[row, : len(tokens)] = torch.tensor(tokens)
+    return partial(build_adversary, scripted)
 
 
 def run_batch(program: DeviceProgram, known: torch.Tensor | None, texts: list[list[int]], cut: int | None) -> list[Any]:
@@ -155,10 +114,7 @@ def test_a_round_offers_all_that_was_right_and_one_more(make: Any, texts: list[l
 def test_greedy_rows_are_exact_under_drafts_that_were_drawn(make: Any, plain: DeviceProgram) -> None:
     """And sampled rows beside them end, with tokens of the vocabulary."""
     program, drafter = make(Drawn, 5)
-    greedy = [
-        generate(plain, tokens, GREEDY, OUTPUT) if each is GREEDY else [0] * OUTPUT
-        for tokens, each in zip(PROMPTS, SAMPLINGS, strict=True)
-    ]
+    greedy = [generate(plain, tokens, GREEDY, OUTPUT) if each is GREEDY else [0] * OUTPUT for tokens, each in WISHES]
     made, checked = run_batch(program, drafter.texts, greedy, 3)
     for each, text, expected in zip(SAMPLINGS, made, greedy, strict=True):
         assert text == expected if each is GREEDY else all(0 <= token < drafter.token_domain for token in text)
@@ -274,4 +230,4 @@ def test_a_drafter_that_fails_is_named(scripted: PluginRegistry) -> None:
     with pytest.raises(PluginBroken, match="its drafter's propose: int, where a Draft belongs"):
         build_drafted(scripted, lambda plan: Failing(7), DrafterNeeds())
     with pytest.raises(PluginBroken, match="ninfer_spec_build: Adversary without open, extend, close"):
-        build_drafted(scripted, partial(adversary, Adversary), ON_HOST)
+        build_drafted(scripted, lambda plan: Adversary(1, plan.token_domain, no_text(plan)), ON_HOST)

@@ -4,47 +4,30 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 
-from ninfer_core.api import DrafterNeeds, ExecutionPlan
 from ninfer_core.plugins import PluginRegistry
 from ninfer_core.program.contract import RowRound, RowSetup
 from ninfer_core.program.rows import Row
 from ninfer_core.program.runner import DeviceProgram
 from ninfer_core.testing.scripted_drafters import Adversary, AlwaysRight, AlwaysWrong, Drawn, Fickle
-from tests.program.drafted import AheadOfUnits, begin, build_drafted, generate, next_rounds, no_text
-from tests.program.test_drafted_rounds import GREEDY, OUTPUT, PROMPTS, SAMPLINGS, prompt, sampled, tell
-
-WISHES = list(zip(PROMPTS, SAMPLINGS, strict=True))
-
-
-@pytest.fixture(scope="module")
-def plain(build: Callable[..., Any]) -> DeviceProgram:
-    built: DeviceProgram = build().program
-    return built
-
-
-@pytest.fixture(scope="module")
-def texts(plain: DeviceProgram) -> list[list[int]]:
-    """What the prompts give without drafts, a round at a time."""
-    return [generate(plain, tokens, each, OUTPUT) for tokens, each in WISHES]
-
-
-def built_with(
-    scripted: PluginRegistry, kind: type[Adversary], draft_tokens: int, **options: Any
-) -> tuple[DeviceProgram, Adversary]:
-    known: list[Adversary] = []
-
-    def make(plan: ExecutionPlan) -> Adversary:
-        known.append(kind(plan.capacities.draft_tokens, plan.token_domain, no_text(plan)))
-        return known[0]
-
-    needs = DrafterNeeds(law_width=getattr(kind, "law_width", 0))
-    return build_drafted(scripted, make, needs, draft_tokens=draft_tokens, **options), known[0]
+from tests.program.drafted import (
+    GREEDY,
+    OUTPUT,
+    PROMPTS,
+    WISHES,
+    AheadOfUnits,
+    begin,
+    build_adversary,
+    generate,
+    next_rounds,
+    prompt,
+    sampled,
+    tell,
+)
 
 
 @pytest.mark.contract("EXEC-19")
@@ -55,7 +38,7 @@ def test_rounds_ahead_change_no_token(
     kind: type[Adversary], draft_tokens: int, scripted: PluginRegistry, texts: list[list[int]]
 ) -> None:
     """Penalties, seeds and lengths included, on rows that others have left with a round in flight."""
-    program, drafter = built_with(scripted, kind, draft_tokens, max_concurrency=3, kv_capacity=3 * 512)
+    program, drafter = build_adversary(scripted, kind, draft_tokens, max_concurrency=3, kv_capacity=3 * 512)
 
     def on_open(row: int, wish: int) -> None:
         tell(drafter.texts, row, [*PROMPTS[wish], *texts[wish]])
@@ -77,7 +60,7 @@ def test_rounds_ahead_without_drafts(plain: DeviceProgram, texts: list[list[int]
 
 def test_drafts_that_were_drawn_are_the_same_ahead(scripted: PluginRegistry) -> None:
     """Where all that is offered is taken, rounds are cut alike."""
-    program, drafter = built_with(scripted, Drawn, 5)
+    program, drafter = build_adversary(scripted, Drawn, 5)
     expected = [generate(program, tokens, each, OUTPUT) for tokens, each in WISHES]
     assert AheadOfUnits(program, WISHES, OUTPUT, random.Random(2), cuts=False).run() == expected
     assert bool((drafter.texts == 0).all())
@@ -86,7 +69,7 @@ def test_drafts_that_were_drawn_are_the_same_ahead(scripted: PluginRegistry) -> 
 @pytest.mark.parametrize("sampling", [GREEDY, sampled(3, presence_penalty=1.0)], ids=["greedy", "sampled"])
 def test_forced_tokens_behind_rounds_that_went_ahead(sampling: Any, scripted: PluginRegistry, plain: Any) -> None:
     tokens, forced = prompt(70, 3), [10, 20, 30]
-    program, drafter = built_with(scripted, AlwaysRight, 3)
+    program, drafter = build_adversary(scripted, AlwaysRight, 3)
     text = generate(plain, tokens, sampling, 60)
     row, candidate = begin(program, tokens, sampling, 120)
     tell(drafter.texts, row, [*tokens, *text])
@@ -109,7 +92,7 @@ def test_forced_tokens_behind_rounds_that_went_ahead(sampling: Any, scripted: Pl
 def test_a_round_behind_the_end_of_a_row_stays_in_its_room(scripted: PluginRegistry, plain: DeviceProgram) -> None:
     """A row at the end of its reservation and of the context, gone ahead with as far as it may be: columns of drafts
     reach as far as those of a row that goes on, and beside it nothing changes."""
-    program, drafter = built_with(scripted, AlwaysRight, 15, max_context=128, max_concurrency=2, kv_capacity=256)
+    program, drafter = build_adversary(scripted, AlwaysRight, 15, max_context=128, max_concurrency=2, kv_capacity=256)
     tokens = prompt(100, 1)
     text = generate(plain, tokens, GREEDY, 28)
     rows = [begin(program, tokens, GREEDY, 28)[0] for _ in range(2)]

@@ -21,9 +21,8 @@ from ninfer_core.api import (
 )
 from ninfer_core.program.contract import RowRound
 from ninfer_core.program.runner import DeviceProgram
-from ninfer_core.testing.scripted_drafters import Adversary
-from tests.program.drafted import begin, build_drafted, next_rounds, no_text
-from tests.program.test_drafted_rounds import GREEDY, Fickle, generate, prompt, tell
+from ninfer_core.testing.scripted_drafters import Adversary, Fickle
+from tests.program.drafted import GREEDY, begin, build_drafted, generate, next_rounds, no_text, prompt, tell
 
 NEEDS = DrafterNeeds(taps=(1, FINAL_HIDDEN), state=(StateArray(name="columns", layers=1, shape=(1,), dtype="int64"),))
 

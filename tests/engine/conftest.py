@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from tests.scripted_backend import scripted
+
+__all__ = ["scripted"]
