@@ -1,4 +1,4 @@
-"""The engine: one thread that owns every request record and the program.
+"""The engine: one thread that owns every request record and the program, in the order in which things are done.
 
 Each boundary does, in this order: messages (cancels included) and waiting deadlines; at most one admission; the launch
 of one unit of the program; publication of what the last choice made visible; and, as far as the next launch depends on
@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable
 
 from ninfer_core.api.errors import (
-    GenerationFailed,
     RequestCancelled,
     RequestError,
     RequestQueueTimeout,
@@ -23,19 +22,18 @@ from ninfer_core.api.errors import (
 )
 from ninfer_core.api.frontend import OutputVocabulary
 from ninfer_core.api.plan import ExecutionPlan
-from ninfer_core.api.service import Admitted, Progress
+from ninfer_core.api.service import Admitted
 from ninfer_core.engine.ahead import round_ahead
-from ninfer_core.engine.draft_counts import count_drafts
-from ninfer_core.engine.flight import Flight, Launched
 from ninfer_core.engine.inbox import Inbox, Refusal
 from ninfer_core.engine.intake import Intake
 from ninfer_core.engine.messages import Cancel, FrontMessage, Shutdown, Submit, failed, fatal
+from ninfer_core.engine.open_requests import OpenRequests
 from ninfer_core.engine.publication import Publication, Publish
-from ninfer_core.engine.records import RequestRecord
-from ninfer_core.engine.scheduler import ControlCommit, DecodeRound, PrefillChunk, Scheduler
-from ninfer_core.engine.session import SessionStep
+from ninfer_core.engine.scheduler import DecodeRound, ScheduledUnit, Scheduler
+from ninfer_core.engine.session import session_failure
 from ninfer_core.engine.throughput import ThroughputMeter
-from ninfer_core.program.contract import Program, RowRound
+from ninfer_core.engine.units import Units
+from ninfer_core.program.contract import Program
 from ninfer_core.telemetry import Log, create_log
 
 
@@ -59,7 +57,6 @@ class Engine:
         self._publication = Publication(publish)
         self._clock = clock
         self._intake = Intake(capacities, vocabulary)
-        self._control_ids = vocabulary.thinking_control_ids
         self._most_candidates = 1 + capacities.draft_tokens
         self._capacity = capacities.max_concurrency + capacities.max_pending_requests
         self._inbox = Inbox(self._capacity)
@@ -69,11 +66,21 @@ class Engine:
             pages=capacities.kv_pages,
             page_tokens=capacities.page_tokens,
         )
-        self._records: dict[int, RequestRecord] = {}
+        self._requests = OpenRequests(self._inbox, self._scheduler, program, self._publication)
         self._shutdown: Shutdown | None = None
-        self._flight = Flight(clock)
         self._meter = ThroughputMeter(stats_interval_seconds, clock, publish)
         self._log = create_log() if log is None else log
+        self._units = Units(
+            program,
+            self._scheduler,
+            self._requests,
+            self._publication,
+            self._meter,
+            clock,
+            self._log,
+            vocabulary.thinking_control_ids,
+        )
+        self._flight = self._units.flight
 
     def post(self, message: FrontMessage) -> None:
         """Hand a message over; thread-safe, never blocks on the device.
@@ -114,7 +121,7 @@ class Engine:
 
     def holds(self, request_id: int) -> bool:
         """Whether the request has a place in the line or a row."""
-        return request_id in self._records
+        return request_id in self._requests
 
     def step(self, *, wait: bool = False) -> bool:
         """One boundary. False once a Shutdown is done with.
@@ -129,7 +136,7 @@ class Engine:
         now = self._clock()
         for record in self._scheduler.expired(now):
             waited_ms = round((now - record.submit.received_monotonic) * 1000)
-            self._end(record, RequestQueueTimeout(waited_ms=waited_ms))
+            self._requests.fail(record, RequestQueueTimeout(waited_ms=waited_ms))
         self._admit()
         if wait and self._program.goes_ahead:
             self._run_ahead()
@@ -141,13 +148,13 @@ class Engine:
     def _run_one_by_one(self, wait: bool) -> None:
         """What a unit yields decides on the next one."""
         while self._flight.due:  # what a step that went ahead has left
-            self._collect()
-        self._launch(self._scheduler.next_unit())
+            self._units.collect()
+        self._units.launch(self._scheduler.next_unit())
         self._publication.publish_visible()
         if wait:
             self._listen()
         while self._flight and (self._flight.due or self._scheduler.idle):
-            self._collect()
+            self._units.collect()
         if not wait or self._scheduler.idle or not self._program.runs_ahead:
             self._publication.publish_visible()
 
@@ -155,16 +162,16 @@ class Engine:
         """Put the next unit behind the one that runs, where it does not depend on it; then wait for that one."""
         unit = self._next_ahead()
         if unit is not None or not self._flight:
-            self._launch(unit)
+            self._units.launch(unit)
         self._publication.publish_visible()
         kept = 0 if unit is None else 1
         while len(self._flight) > kept:
-            self._collect()
+            self._units.collect()
         if self._flight or self._scheduler.idle:
             self._publication.publish_visible()
             self._listen()
 
-    def _next_ahead(self) -> PrefillChunk | ControlCommit | DecodeRound | None:
+    def _next_ahead(self) -> ScheduledUnit | None:
         """The next unit, unless what is in flight has to be known first."""
         if not all(unit.is_round for unit in self._flight.yielding):
             return None
@@ -189,16 +196,16 @@ class Engine:
         for message in messages:
             self._receive(message)
         if self._shutdown is not None and not self._shutdown.drain:
-            self._end_all(ServiceUnavailable("it is shutting down"))
+            self._requests.fail_all(ServiceUnavailable("it is shutting down"))
 
     def _receive(self, message: FrontMessage) -> None:
         match message:
             case Submit():
                 self._accept(message)
             case Cancel():
-                record = self._records.get(message.request_id)
+                record = self._requests.find(message.request_id)
                 if record is not None:
-                    self._end(record, RequestCancelled())
+                    self._requests.fail(record, RequestCancelled())
             case Shutdown():
                 self._shutdown = message
 
@@ -206,19 +213,12 @@ class Engine:
         try:
             record = self._intake.record(submit)
         except RequestError as error:
-            self._refuse(submit, error)
+            self._requests.refuse(submit.request_id, error)
         except Exception as error:
             self._log.error("session_failed", request_id=submit.request_id, exc_info=error)
-            self._refuse(submit, _session_failure("started", error))
+            self._requests.refuse(submit.request_id, session_failure("started", error))
         else:
-            self._records[submit.request_id] = record
-            self._scheduler.enqueue(record)
-
-    def _refuse(self, submit: Submit, error: RequestError) -> None:
-        self._inbox.release(submit.request_id)
-        self._publication.failed(submit.request_id, error)
-
-    # --- units -------------------------------------------------------------------------------------
+            self._requests.begin(record)
 
     def _admit(self) -> None:
         record = self._scheduler.admit(self._program.open_row)
@@ -226,132 +226,7 @@ class Engine:
             record.admitted_at = self._clock()
             self._publication.commit([(record, Admitted(prompt_tokens=record.prompt_tokens, cached_tokens=0))])
 
-    def _launch(self, unit: PrefillChunk | ControlCommit | DecodeRound | None) -> None:
-        """Give the device its next unit, if there is one."""
-        if unit is None:
-            self._meter.nothing_to_do()
-            return
-        self._scheduler.launched(unit)
-        ahead = self._program.runs_ahead
-        if ahead:
-            self._meter.device_was_idle(self._flight.idle_seconds)
-        else:
-            self._meter.device_is_busy()
-        match unit:
-            case PrefillChunk() as chunk:
-                self._launch_prefill(chunk)
-            case ControlCommit() as commit:
-                self._launch_control(commit)
-            case DecodeRound(records):
-                unseen = self._flight.unseen
-                rounds = [
-                    RowRound(row=_row(record), accepted=None if record.request_id in unseen else record.accepted)
-                    for record in records
-                ]
-                self._flight.add(Launched(self._program.launch_decode(rounds), records))
-        if ahead:
-            self._meter.device_is_busy()
-        else:
-            self._meter.device_is_done()
-
-    def _launch_prefill(self, chunk: PrefillChunk) -> None:
-        record, start = chunk.record, chunk.record.prefilled_tokens
-        token_ids = record.submit.token_ids[start : start + chunk.tokens]
-        unit = self._program.launch_prefill(_row(record), token_ids, chunk.last)
-        record.prefilled_tokens += chunk.tokens
-        self._flight.add(Launched(unit, (record,), record.prefilled_tokens, yields=chunk.last))
-        self._meter.prefilled(chunk.tokens)
-
-    def _launch_control(self, commit: ControlCommit) -> None:
-        """Close the thinking of one row (docs/engine.md, "Thinking budget"); what it is told is known already."""
-        record = commit.record
-        unit = self._program.launch_control(RowRound(row=_row(record), accepted=record.accepted), self._control_ids)
-        self._flight.add(Launched(unit, (record,), yields=False))
-        self._scheduler.resume(record)
-        self._commit([(record, self._guarded(record, lambda: record.session.force(self._control_ids)))])
-
-    def _collect(self) -> None:
-        """Wait for the oldest unit in flight and commit what it yielded, except to requests that have ended since. What
-        the one before it left to tell is told meanwhile."""
-        self._publication.publish_visible()
-        launched, candidates = self._flight.collect()
-        if self._program.runs_ahead and not self._flight:
-            self._meter.device_is_done()
-        open_records = [record for record in launched.records if self._records.get(record.request_id) is record]
-        if launched.processed_tokens:
-            for record in open_records:
-                self._prefilled(record, launched, candidates[0])
-        elif launched.yields:
-            steps = [
-                (record, self._choose(record, row))
-                for record, row in zip(launched.records, candidates, strict=True)
-                if record in open_records
-            ]
-            tokens = sum(step.accepted for _, step in steps if isinstance(step, SessionStep))
-            drafts = count_drafts(launched, candidates, steps)
-            self._meter.decoded(rows=len(launched.records), tokens=tokens, drafts=drafts)
-            self._commit(steps)
-
-    def _prefilled(self, record: RequestRecord, launched: Launched, candidates: tuple[int, ...]) -> None:
-        """A chunk is done; with the last one the row is ready to decode."""
-        assert bool(candidates) == launched.yields, "exactly the last chunk of a prompt yields a candidate"
-        seconds = self._clock() - record.admitted_at
-        progress = Progress(processed_tokens=launched.processed_tokens, seconds=seconds)
-        self._publication.commit([(record, progress)])
-        if not launched.yields:
-            return
-        self._scheduler.promote(record)
-        if record.limit == 0:
-            record.committed(self._clock())
-            self._release(record)
-            self._publication.commit([(record, record.limit_ending)])
-        else:
-            self._commit([(record, self._choose(record, candidates))])
-
-    def _commit(self, steps: list[tuple[RequestRecord, SessionStep | RequestError]]) -> None:
-        """Fix N for every row, release the rows that ended, and only then let anything be seen."""
-        now = self._clock()
-        for record, step in steps:
-            if isinstance(step, SessionStep):
-                record.accepted = step.accepted
-                record.committed(now)
-                if step.control:
-                    self._scheduler.hold_for_control(record)
-            if not isinstance(step, SessionStep) or step.ending is not None:
-                self._release(record)
-        self._publication.commit(steps)
-
-    def _choose(self, record: RequestRecord, candidates: tuple[int, ...]) -> SessionStep | RequestError:
-        assert candidates, f"the program yielded no candidate for request {record.request_id}"
-        return self._guarded(record, lambda: record.session.push(candidates))
-
-    def _guarded(self, record: RequestRecord, take: Callable[[], SessionStep]) -> SessionStep | RequestError:
-        """What a session makes of its tokens; its failure is its own request's."""
-        try:
-            return take()
-        except Exception as error:
-            self._log.error("session_failed", request_id=record.request_id, exc_info=error)
-            return _session_failure("decoded", error)
-
-    # --- endings -----------------------------------------------------------------------------------
-
-    def _end(self, record: RequestRecord, error: RequestError) -> None:
-        self._publication.publish_visible()  # what the request has reached comes before its end
-        self._release(record)
-        self._publication.failed(record.request_id, error)
-
-    def _release(self, record: RequestRecord) -> None:
-        """Give back everything the request holds, before its last message says that it has ended."""
-        self._scheduler.remove(record)
-        del self._records[record.request_id]
-        if record.row is not None:
-            self._program.close_row(record.row)
-            record.row = None
-        self._inbox.release(record.request_id)
-
-    def _end_all(self, error: RequestError) -> None:
-        for record in self._scheduler.open_records():
-            self._end(record, error)
+    # --- the end -----------------------------------------------------------------------------------
 
     def _give_up(self, error: Exception) -> None:
         """The state can no longer be trusted: end every open request, those still in the inbox included."""
@@ -361,7 +236,7 @@ class Engine:
         self._inbox.close()
         submitted = [message.request_id for message in self._inbox.take(wait=False) if isinstance(message, Submit)]
         self._publication.give_up(submitted, unavailable)
-        self._records.clear()
+        self._requests.forget()
         self._publish(fatal(error, "engine_failed"))
 
     def _publish_committed(self) -> None:
@@ -377,13 +252,3 @@ class Engine:
             self._program.close()
         except Exception as error:
             self._log.error("program_close_failed", exc_info=error)
-
-
-def _row(record: RequestRecord) -> int:
-    assert record.row is not None, f"request {record.request_id} has no row"
-    return record.row
-
-
-def _session_failure(undone: str, error: Exception) -> GenerationFailed:
-    """The exception's own text stays out: it may quote what the model wrote."""
-    return GenerationFailed(f"the answer could not be {undone} ({type(error).__name__}); the server's log says where")

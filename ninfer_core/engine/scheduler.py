@@ -49,6 +49,9 @@ class DecodeRound:
     records: tuple[RequestRecord, ...]
 
 
+ScheduledUnit = PrefillChunk | ControlCommit | DecodeRound
+
+
 @dataclass(frozen=True, slots=True)
 class _Blocked:
     """The head of the line that did not fit, and the active requests at that moment."""
@@ -160,14 +163,14 @@ class Scheduler:
 
     # --- units -------------------------------------------------------------------------------------
 
-    def next_unit(self) -> PrefillChunk | ControlCommit | DecodeRound | None:
+    def next_unit(self) -> ScheduledUnit | None:
         """Whose turn it is; None when nothing has a row. The turn stays until something is `launched`."""
         single = None if self._ready and self._single_row_last else self._single_row_unit()
         if single is not None:
             return single
         return DecodeRound(tuple(self._ready)) if self._ready else None
 
-    def launched(self, unit: PrefillChunk | ControlCommit | DecodeRound) -> None:
+    def launched(self, unit: ScheduledUnit) -> None:
         """It runs, so the other kind is next."""
         self._single_row_last = not isinstance(unit, DecodeRound)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ninfer_core.api.errors import GenerationFailed
 from ninfer_core.api.frontend import ChannelText, OutputDecoder
 from ninfer_core.api.request import Channel
 from ninfer_core.api.service import FinishReason, TextDelta
@@ -173,3 +174,9 @@ class OutputSession:
                 deltas.append(TextDelta(channel=channel, text=text))
         self._text.clear()
         return tuple(deltas)
+
+
+def session_failure(undone: str, error: Exception) -> GenerationFailed:
+    """What a request is told whose session has failed. The exception's own text stays out: it may quote what the model
+    wrote."""
+    return GenerationFailed(f"the answer could not be {undone} ({type(error).__name__}); the server's log says where")
