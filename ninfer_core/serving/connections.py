@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import resource
 import sys
+from typing import Any
 
 import msgspec
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from ninfer_core.serving.envelope import new_request_id
 from ninfer_core.serving.old_clients import answer_until_closed
@@ -30,6 +31,9 @@ MAX_HEAD_BYTES = 64 * 1024
 
 _CHUNK_FRAME_BYTES = 32
 """Of a body in chunks, what may stand around each piece without counting as fields."""
+
+_WAITING_REQUESTS = 16
+"""How many requests of one connection may wait for the one before them while it is still read."""
 
 _LINGER_SECONDS = 1.0
 """For a refused client to send its request: closed earlier, the connection would be reset and the answer lost."""
@@ -82,6 +86,8 @@ def bounded_protocol(max_connections: int, head_seconds: float) -> type[HttpTool
         _head_timer: asyncio.TimerHandle | None = None
         _field_bytes = 0
         """Received since the last message or head was complete, without bodies."""
+        _answering: RequestResponseCycle | None = None
+        """uvicorn's `cycle` is the request that came last, which may still wait for the one before it."""
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -105,6 +111,9 @@ def bounded_protocol(max_connections: int, head_seconds: float) -> type[HttpTool
         def connection_lost(self, exc: Exception | None) -> None:
             self._head_is_there()
             super().connection_lost(exc)
+            if self._answering is not None and not self._answering.response_complete:
+                self._answering.disconnected = True
+                self._answering.message_event.set()
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
@@ -116,6 +125,13 @@ def bounded_protocol(max_connections: int, head_seconds: float) -> type[HttpTool
             super().on_headers_complete()
             if self.cycle is not None and self.scope["http_version"] != "1.1":
                 answer_until_closed(self.cycle)
+            if 0 < len(self.pipeline) <= _WAITING_REQUESTS:
+                # uvicorn stops reading with the first request that waits, and would not see the client go.
+                self.flow.resume_reading()
+
+        def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+            self._answering = cycle
+            super()._start_asgi_task(cycle, app)
 
         def on_body(self, body: bytes) -> None:
             self._field_bytes = max(0, self._field_bytes - len(body) - _CHUNK_FRAME_BYTES)
@@ -155,7 +171,7 @@ def bounded_protocol(max_connections: int, head_seconds: float) -> type[HttpTool
             if self.transport.is_closing():
                 return
             # Not into the middle of an answer to an earlier request, or to the one that this is a part of.
-            cycle = self.cycle
+            cycle = self._answering
             if cycle is None or cycle.response_complete or not cycle.response_started:
                 self.transport.write(answer)
             self.transport.close()

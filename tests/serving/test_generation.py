@@ -103,6 +103,36 @@ def test_a_client_that_goes_away_frees_its_place(serve: Serve, stream: bool) -> 
     assert time.monotonic() - begin < 1
 
 
+@pytest.mark.contract("GEN-18")
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_goes_away_with_its_next_request_sent_is_noticed_too(serve: Serve, stream: bool) -> None:
+    server = serve(capacities={"max_concurrency": 1}, slow_seconds=0.05, endless=True)
+    connection = _send(server, seed=2, max_tokens=200, stream=stream)
+    until(lambda: server.service.open_requests == 1)
+    if stream:
+        while b"content" not in connection.recv(65536):
+            pass
+    for _ in range(3):
+        connection.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+    connection.close()
+    begin = time.monotonic()
+    until(lambda: server.service.open_requests == 0)
+    assert time.monotonic() - begin < 1
+
+
+def test_no_refusal_is_written_into_the_answer_that_runs(serve: Serve) -> None:
+    server = serve(capacities={"max_concurrency": 1}, slow_seconds=0.05, endless=True)
+    with _send(server, seed=2, max_tokens=200, stream=True) as connection:
+        received = connection.recv(65536)
+        while b"content" not in received:
+            received += connection.recv(65536)
+        connection.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\nno http\r\n\r\n")
+        while piece := connection.recv(65536):
+            received += piece
+    assert received.count(b"HTTP/1.1 ") == 1 and b"invalid_http" not in received
+    until(lambda: server.service.open_requests == 0)
+
+
 @pytest.mark.contract("GEN-18", "EXEC-4")
 def test_clients_that_go_away_while_they_wait_leave_the_queue(serve: Serve) -> None:
     server = serve(capacities={"max_concurrency": 1, "max_pending_requests": 3}, slow_seconds=0.05, endless=True)
