@@ -4,8 +4,10 @@ interpreter where there is no CUDA device. Kernels are made for one or the other
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 
 from ninfer_core.program.start import settle_environment
+from ninfer_core.testing.interpreter import patch_once_a_launch
 
 settle_environment("cuda")
 
@@ -13,3 +15,5 @@ import torch  # noqa: E402
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
+    if find_spec("triton") is not None:
+        patch_once_a_launch()
