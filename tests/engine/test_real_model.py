@@ -195,8 +195,15 @@ def test_ca_05_ca_06_left_in_prefill_or_in_decode_and_asked_again(serve: Serve, 
     bench.check_nothing_leaked()
 
 
+@pytest.fixture(scope="module")
+def known(served: Served) -> list[tuple[Wish, tuple[object, ...]]]:
+    """Requests, and what each gets alone."""
+    wanted = wishes(80, seed=1000)
+    return list(zip(wanted, one_at_a_time(served, wanted), strict=True))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(25))
-def test_many_random_cancels(served: Served, seed: int) -> None:
-    wanted = wishes(20, seed=1000 + seed)
-    disturb(served, wanted, one_at_a_time(served, wanted), seed)
+def test_many_random_cancels(served: Served, known: list[tuple[Wish, tuple[object, ...]]], seed: int) -> None:
+    wanted, alone = zip(*random.Random(seed).sample(known, 20), strict=True)
+    disturb(served, list(wanted), list(alone), seed)
