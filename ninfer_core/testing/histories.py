@@ -18,7 +18,7 @@ from ninfer_core.program.pages import PagePool
 from ninfer_core.program.slots import SlotPool
 from ninfer_core.telemetry import create_log
 from ninfer_core.testing.oracle import expected
-from ninfer_core.testing.simulated_program import SimulatedFrontend
+from ninfer_core.testing.simulated_frontend import SimulatedFrontend
 
 
 @dataclass

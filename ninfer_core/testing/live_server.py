@@ -21,7 +21,7 @@ from ninfer_core.serving.sampling import SamplingSource
 from ninfer_core.serving.server import HTTPServer
 from ninfer_core.serving.service import EngineService
 from ninfer_core.telemetry import Log, create_log
-from ninfer_core.testing.simulated_program import SimulatedFrontend
+from ninfer_core.testing.simulated_frontend import SimulatedFrontend
 
 START_SECONDS = 30.0
 

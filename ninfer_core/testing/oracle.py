@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ninfer_core.api.request import Channel
 from ninfer_core.engine.messages import Submit
-from ninfer_core.testing.simulated_program import CONTROL_IDS, STOP_TOKEN, THINK_END_TOKEN, answer_token
+from ninfer_core.testing.simulated_frontend import CONTROL_IDS, STOP_TOKEN, THINK_END_TOKEN, answer_token
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,9 @@ from ninfer_core.api.service import Finished
 from ninfer_core.engine.messages import Failed, Submit
 from ninfer_core.plan.memory import pages_for
 from ninfer_core.testing.histories import Bench
-from ninfer_core.testing.simulated_program import CONTROL_IDS, SimulatedProgram, simulated_plan, simulated_program
+from ninfer_core.testing.simulated_frontend import CONTROL_IDS
+from ninfer_core.testing.simulated_plan import simulated_plan
+from ninfer_core.testing.simulated_program import SimulatedProgram, simulated_program
 
 CODES = frozenset(
     (

@@ -1,64 +1,26 @@
 """A program without a device: every rule of `ninfer_core.program.contract` asserted, every answer known beforehand.
 
-The tokens of a request are a function of its sampling seed alone (`answer_token`), so a test can compute what any
-history must yield. A round offers 1..`columns` of them from the position that the engine's choices of N imply;
-an N that is off by one therefore shows up as wrong text, and so does a row that goes on behind less than was assumed.
-With more than one column it has a drafter: of all that is offered but the last, of some that is wrong, or of nothing.
+The tokens of a request are a function of its sampling seed alone (`simulated_frontend.answer_token`), so a test can
+compute what any history must yield. A round offers 1..`columns` of them from the position that the engine's choices of
+N imply; an N that is off by one therefore shows up as wrong text, and so does a row that goes on behind less than was
+assumed. With more than one column it has a drafter: of all that is offered but the last, of some that is wrong, or of
+nothing.
 """
 
 from __future__ import annotations
 
-import codecs
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from ninfer_core.api.artifact import ArtifactIdentity
-from ninfer_core.api.frontend import (
-    ChannelText,
-    OutputFormat,
-    ParsedToolCall,
-    PreparedPrompt,
-    SamplingPresets,
-    TemplateCapabilities,
-    ThinkingDefaults,
-    ToolCallReport,
-)
-from ninfer_core.api.geometry import AttentionGeometry, Geometry
-from ninfer_core.api.kv import KVLayout, KVPlane
-from ninfer_core.api.plan import Capacities, DeviceInfo, ExecutionPlan, Feature, Features, Ledger
-from ninfer_core.api.request import Channel, GenerationRequest, SamplingOptions, TemplateOptions, ToolDefinition
+from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.program.contract import MOST_IN_FLIGHT, Candidates, RowRound, RowSetup, Unit, UnitByUnit
 from ninfer_core.program.pages import PagePool
 from ninfer_core.program.reservations import Reservation, release_row, reserve_row
 from ninfer_core.program.slots import SlotPool
+from ninfer_core.testing.simulated_frontend import answer_token
 from ninfer_core.testing.simulated_row import SimulatedRow
-
-STOP_TOKEN = 256
-THINK_END_TOKEN = 257
-VOCABULARY_ROWS = 258
-"""Token ids below 256 are bytes of UTF-8."""
-
-CONTROL_IDS = (*b" Enough, abca.", THINK_END_TOKEN)
-"""What closes thinking at its budget. Has text that stop strings of tests hit."""
-
-_GROUPS = tuple(text.encode() for text in ("abca", "ab c", "aébc", "漢a", "🚀", "éa\n", "cabc", "aaaa", "bcab", "b漢"))
-"""Text of four bytes each, poor in letters so that stop strings match often."""
-
-
-def answer_token(seed: int, position: int) -> int:
-    """The token at `position` of the answer with this seed: mostly text that common stop strings hit, sometimes a
-    closing think tag, a stop token or a byte that is no UTF-8."""
-    draw = random.Random(seed * 1_000_003 + position // 4)
-    kind = draw.random()
-    if kind < 0.03:
-        return STOP_TOKEN if position % 4 == 0 else ord("z")
-    if kind < 0.10:
-        return THINK_END_TOKEN if position % 4 == 1 else ord("y")
-    if kind < 0.13:
-        return 0xFF
-    return draw.choice(_GROUPS)[position % 4]
 
 
 @dataclass
@@ -232,144 +194,6 @@ class SimulatedProgram(UnitByUnit):
         assert not self.closed, "a unit after close"
         self.units += 1
         self.kinds.append(kind)
-
-
-class SimulatedDecoder:
-    """Bytes to text, and the closing think tag as one token."""
-
-    def __init__(self, initial_channel: Channel) -> None:
-        self.channel: Channel = initial_channel
-        self._bytes = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def push(self, token_id: int) -> tuple[ChannelText, ...]:
-        if token_id == THINK_END_TOKEN and self.channel == "reasoning":
-            held = self.finish()
-            self.channel = "content"
-            return held
-        if token_id >= 256:
-            return ()
-        return self._text(self._bytes.decode(bytes([token_id])))
-
-    def finish(self) -> tuple[ChannelText, ...]:
-        text = self._bytes.decode(b"", final=True)
-        self._bytes.reset()
-        return self._text(text)
-
-    def _text(self, text: str) -> tuple[ChannelText, ...]:
-        return (ChannelText(self.channel, text),) if text else ()
-
-
-class PlainTextParser:
-    """The output parser of a template without tools: everything is text."""
-
-    def __init__(self) -> None:
-        self.report = ToolCallReport()
-
-    def push(self, piece: ChannelText) -> tuple[ChannelText | ParsedToolCall, ...]:
-        return (piece,)
-
-    def finish(self) -> tuple[ChannelText | ParsedToolCall, ...]:
-        return ()
-
-
-class SimulatedFormat:
-    """Implements OutputFormat. Ids are bytes, whatever a vocabulary says."""
-
-    def decoder(self, token_bytes: Callable[[int], bytes], initial_channel: Channel) -> SimulatedDecoder:
-        return SimulatedDecoder(initial_channel)
-
-    def parser(self, tools: tuple[ToolDefinition, ...], *, tolerant: bool) -> PlainTextParser:
-        return PlainTextParser()
-
-
-class SimulatedFrontend:
-    """Implements Frontend for token ids that are bytes. A prompt is the messages' text, UTF-8 encoded."""
-
-    def __init__(self) -> None:
-        self.capabilities = TemplateCapabilities(
-            thinking_toggle=True, efforts=(), default_effort=None, preserve_thinking=False, tools=False
-        )
-        preset = SamplingOptions(
-            temperature=1.0, top_p=0.95, top_k=20, min_p=0.0, presence_penalty=0.0, frequency_penalty=0.0
-        )
-        self.presets = SamplingPresets(thinking=preset, non_thinking=preset)
-        self.output_format: OutputFormat = SimulatedFormat()
-        self.stop_token_ids: tuple[int, ...] = (STOP_TOKEN,)
-        self.token_domain = VOCABULARY_ROWS
-        self.thinking_control_ids: tuple[int, ...] = CONTROL_IDS
-
-    def prepare(
-        self, request: GenerationRequest, defaults: ThinkingDefaults, *, most_tokens: int | None = None
-    ) -> PreparedPrompt:
-        text = "\n".join(f"{message.role}: {message.text}" for message in request.messages)
-        asked = request.template.enable_thinking
-        thinking = defaults.enable_thinking if asked is None else asked
-        return PreparedPrompt(
-            text=text,
-            token_ids=tuple(text.encode()),
-            initial_channel="reasoning" if thinking else "content",
-            resolved=TemplateOptions(enable_thinking=thinking, preserve_thinking=defaults.preserve_thinking),
-        )
-
-    def fewest_tokens(self, characters: int) -> int:
-        return characters // 4
-
-    def token_bytes(self, token_id: int) -> bytes:
-        return bytes([token_id]) if token_id < 256 else b""
-
-
-def simulated_plan(
-    *,
-    draft_tokens: int = 0,
-    max_context: int = 256,
-    page_tokens: int = 64,
-    kv_pages: int = 8,
-    max_concurrency: int = 4,
-    max_pending_requests: int = 16,
-    prefill_chunk: int = 128,
-) -> ExecutionPlan:
-    """A plan for the simulated program: honest capacities, no bytes."""
-    frontend, off = SimulatedFrontend(), Feature(False)
-    return ExecutionPlan(
-        ninfer_version="0",
-        api=1,
-        pins=(),
-        source="simulated",
-        identity=ArtifactIdentity(model_id="simulated", weights_id="none", family="simulated", format_version=1),
-        device=DeviceInfo(kind="cpu", index=None, name="simulated", memory_bytes=0, compute_capability=None),
-        geometry=Geometry(
-            hidden_size=1,
-            layers=1,
-            vocabulary_rows=VOCABULARY_ROWS,
-            max_positions=max_context,
-            attention=AttentionGeometry(layers=1, query_heads=1, kv_heads=1, head_dim=1),
-            state=(),
-            records=(),
-        ),
-        token_domain=frontend.token_domain,
-        activation_dtype="float32",
-        kv_layout=KVLayout(planes=(KVPlane(part="key", name="key", dtype="float32", elements=1),)),
-        capacities=Capacities(
-            max_context=max_context,
-            page_tokens=page_tokens,
-            kv_pages=kv_pages,
-            state_slots=max_concurrency,
-            max_concurrency=max_concurrency,
-            max_pending_requests=max_pending_requests,
-            pending_timeout_ms=30_000,
-            prefill_chunk=prefill_chunk,
-            draft_tokens=draft_tokens,
-            default_max_tokens=128,
-        ),
-        template=frontend.capabilities,
-        thinking=ThinkingDefaults(),
-        presets=frontend.presets,
-        sampling_overrides=SamplingOptions(),
-        greedy=False,
-        fingerprint="0" * 64,
-        features=Features(cuda_graphs=off, prefix_reuse=off, speculation=off, vision=off, tool_calls=off),
-        ledger=Ledger(lines=(), device_bytes=0),
-    )
 
 
 def simulated_program(plan: ExecutionPlan, *, seed: int = 0, fail_at_unit: int | None = None) -> SimulatedProgram:

@@ -6,7 +6,9 @@ import pytest
 
 from ninfer_core.api.errors import StartFailed
 from ninfer_core.bench.host_share import exposed_share
-from ninfer_core.testing.simulated_program import SimulatedFrontend, simulated_plan, simulated_program
+from ninfer_core.testing.simulated_frontend import SimulatedFrontend
+from ninfer_core.testing.simulated_plan import simulated_plan
+from ninfer_core.testing.simulated_program import simulated_program
 
 
 def test_a_run_that_goes_well_has_a_share() -> None:

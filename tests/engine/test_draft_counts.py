@@ -9,13 +9,9 @@ import pytest
 from ninfer_core.api.service import Finished, Speculation
 from ninfer_core.engine.draft_counts import DraftCounts
 from ninfer_core.testing.histories import Bench
-from ninfer_core.testing.simulated_program import (
-    STOP_TOKEN,
-    SimulatedProgram,
-    answer_token,
-    simulated_plan,
-    simulated_program,
-)
+from ninfer_core.testing.simulated_frontend import STOP_TOKEN, answer_token
+from ninfer_core.testing.simulated_plan import simulated_plan
+from ninfer_core.testing.simulated_program import SimulatedProgram, simulated_program
 
 
 def bench(columns: int, seed: int = 0) -> Bench[SimulatedProgram]:

@@ -5,7 +5,9 @@ import pytest
 from ninfer_core.api.service import Finished
 from ninfer_core.engine.messages import Failed, Fatal, Shutdown, Submit, pack_token_ids
 from ninfer_core.testing.histories import Bench, sampling
-from ninfer_core.testing.simulated_program import SimulatedDecoder, SimulatedProgram, simulated_plan, simulated_program
+from ninfer_core.testing.simulated_frontend import SimulatedDecoder
+from ninfer_core.testing.simulated_plan import simulated_plan
+from ninfer_core.testing.simulated_program import SimulatedProgram, simulated_program
 
 
 def bench(*, columns: int = 1, fail_at_unit: int | None = None, **capacities: int) -> Bench[SimulatedProgram]:

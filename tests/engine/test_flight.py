@@ -16,13 +16,9 @@ from ninfer_core.engine.flight import Flight, Launched
 from ninfer_core.engine.messages import EngineMessage, Event, Shutdown, Submit, pack_token_ids
 from ninfer_core.program.contract import Candidates, RowRound, Unit
 from ninfer_core.testing.histories import Bench, Clock, sampling
-from ninfer_core.testing.simulated_program import (
-    SimulatedFrontend,
-    SimulatedProgram,
-    answer_token,
-    simulated_plan,
-    simulated_program,
-)
+from ninfer_core.testing.simulated_frontend import SimulatedFrontend, answer_token
+from ninfer_core.testing.simulated_plan import simulated_plan
+from ninfer_core.testing.simulated_program import SimulatedProgram, simulated_program
 
 PLAIN_SEED = next(seed for seed in range(1000) if all(answer_token(seed, place) < 128 for place in range(6)))
 """Of an answer whose tokens are a letter each."""

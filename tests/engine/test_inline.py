@@ -12,12 +12,9 @@ from ninfer_core.engine.inline import InlineEngine
 from ninfer_core.engine.messages import Cancel, EngineMessage, Event, Failed, PhaseDone, Ready, Submit, pack_token_ids
 from ninfer_core.program.contract import OnPhase, Program
 from ninfer_core.testing.histories import sampling
-from ninfer_core.testing.simulated_program import (
-    SimulatedFrontend,
-    SimulatedProgram,
-    simulated_plan,
-    simulated_program,
-)
+from ninfer_core.testing.simulated_frontend import SimulatedFrontend
+from ninfer_core.testing.simulated_plan import simulated_plan
+from ninfer_core.testing.simulated_program import SimulatedProgram, simulated_program
 
 PLAN = simulated_plan(max_concurrency=4, max_pending_requests=60, kv_pages=16, draft_tokens=2)
 

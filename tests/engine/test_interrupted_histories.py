@@ -21,7 +21,8 @@ from ninfer_core.testing.random_histories import (
     random_machine,
     random_submit,
 )
-from ninfer_core.testing.simulated_program import SimulatedDecoder, SimulatedProgram
+from ninfer_core.testing.simulated_frontend import SimulatedDecoder
+from ninfer_core.testing.simulated_program import SimulatedProgram
 
 MOST_INTERRUPTIONS = 30
 BROKEN_TOKEN = 0xFF

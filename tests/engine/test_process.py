@@ -48,12 +48,9 @@ from ninfer_core.plan.prepare import prepare
 from ninfer_core.plugins import PluginRegistry
 from ninfer_core.telemetry import create_log
 from ninfer_core.testing.histories import sampling
-from ninfer_core.testing.simulated_program import (
-    SimulatedDecoder,
-    SimulatedFrontend,
-    simulated_plan,
-    simulated_program,
-)
+from ninfer_core.testing.simulated_frontend import SimulatedDecoder, SimulatedFrontend
+from ninfer_core.testing.simulated_plan import simulated_plan
+from ninfer_core.testing.simulated_program import simulated_program
 from ninfer_core.testing.tiny import tiny_plan, write_tiny_artifact
 
 SECONDS = 60.0

@@ -12,7 +12,7 @@ from ninfer_core.program.contract import RowSetup
 from ninfer_core.program.pages import PagePool
 from ninfer_core.program.slots import SlotPool
 from ninfer_core.testing.histories import sampling
-from ninfer_core.testing.simulated_program import SimulatedDecoder
+from ninfer_core.testing.simulated_frontend import SimulatedDecoder
 
 PAGE_TOKENS = 64
 

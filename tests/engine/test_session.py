@@ -5,7 +5,7 @@ import pytest
 from ninfer_core.api.request import Channel
 from ninfer_core.api.service import TextDelta
 from ninfer_core.engine.session import Ending, OutputSession
-from ninfer_core.testing.simulated_program import STOP_TOKEN, THINK_END_TOKEN, SimulatedDecoder
+from ninfer_core.testing.simulated_frontend import STOP_TOKEN, THINK_END_TOKEN, SimulatedDecoder
 
 
 def session(

@@ -9,14 +9,9 @@ from ninfer_core.api.service import Finished
 from ninfer_core.engine.messages import Failed
 from ninfer_core.engine.thinking_budget import check_thinking_budget
 from ninfer_core.testing.histories import Bench
-from ninfer_core.testing.simulated_program import (
-    CONTROL_IDS,
-    THINK_END_TOKEN,
-    SimulatedProgram,
-    answer_token,
-    simulated_plan,
-    simulated_program,
-)
+from ninfer_core.testing.simulated_frontend import CONTROL_IDS, THINK_END_TOKEN, answer_token
+from ninfer_core.testing.simulated_plan import simulated_plan
+from ninfer_core.testing.simulated_program import SimulatedProgram, simulated_program
 
 CONTROL = len(CONTROL_IDS)
 GUIDANCE = bytes(CONTROL_IDS[:-1]).decode()

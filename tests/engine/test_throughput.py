@@ -13,7 +13,9 @@ from ninfer_core.engine.inline import InlineEngine
 from ninfer_core.engine.messages import EngineMessage, Event, Submit, Throughput, pack_token_ids
 from ninfer_core.engine.throughput import Standing, ThroughputMeter
 from ninfer_core.testing.histories import Clock, sampling
-from ninfer_core.testing.simulated_program import SimulatedFrontend, simulated_plan, simulated_program
+from ninfer_core.testing.simulated_frontend import SimulatedFrontend
+from ninfer_core.testing.simulated_plan import simulated_plan
+from ninfer_core.testing.simulated_program import simulated_program
 
 NOBODY = Standing(prefilling=0, decode_ready=0, waiting=0)
 

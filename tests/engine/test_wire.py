@@ -34,7 +34,7 @@ from ninfer_core.engine.wire import (
     start_decoder,
 )
 from ninfer_core.testing.histories import sampling
-from ninfer_core.testing.simulated_program import simulated_plan
+from ninfer_core.testing.simulated_plan import simulated_plan
 
 SUBMIT = Submit(
     request_id=2**63 - 1,

@@ -103,7 +103,7 @@ FUNCTION_REASONS: dict[str, str] = {
     "ninfer_core/ops/round_start/triton.py:start_kernel": (
         "2026-11-30: one kernel, half of its lines its parameters; kernels are fused so that a round has few launches"
     ),
-    "ninfer_core/testing/simulated_program.py:simulated_plan": "2026-11-30: one constructor, a line for each field",
+    "ninfer_core/testing/simulated_plan.py:simulated_plan": "2026-11-30: one constructor, a line for each field",
     "tests/gpu/test_program.py:test_a_dummy_decodes_in_the_bytes_of_its_ledger": (
         "2026-11-30: one start of a large model, measured at every step; starting it twice costs minutes"
     ),

@@ -12,7 +12,7 @@ from ninfer_core.api import DeviceInfo, ExecutionPlan, StartFailed
 from ninfer_core.plugins import PluginRegistry
 from ninfer_core.program import build
 from ninfer_core.program.build import build_program, device_of
-from ninfer_core.testing.simulated_program import simulated_plan
+from ninfer_core.testing.simulated_plan import simulated_plan
 from ninfer_core.testing.tiny import tiny_artifact, tiny_plan
 
 GIB = 1 << 30

@@ -13,7 +13,9 @@ from ninfer_core.api import ProtocolContext, ProtocolRoutes
 from ninfer_core.serving.inline_link import InlineLink
 from ninfer_core.telemetry import create_log
 from ninfer_core.testing.live_server import LiveServer, live_server
-from ninfer_core.testing.simulated_program import SimulatedFrontend, SimulatedProgram, simulated_plan, simulated_program
+from ninfer_core.testing.simulated_frontend import SimulatedFrontend
+from ninfer_core.testing.simulated_plan import simulated_plan
+from ninfer_core.testing.simulated_program import SimulatedProgram, simulated_program
 
 Serve = Callable[..., LiveServer]
 

@@ -32,7 +32,7 @@ from ninfer_core.serving.errors import ErrorForms
 from ninfer_core.serving.places import Places
 from ninfer_core.serving.preparation import Preparation
 from ninfer_core.telemetry import create_log
-from ninfer_core.testing.simulated_program import SimulatedFrontend
+from ninfer_core.testing.simulated_frontend import SimulatedFrontend
 
 
 class Form:

@@ -21,7 +21,7 @@ from ninfer_core.serving.engine_link import LinkState, start_step
 from ninfer_core.serving.process_link import ProcessLink
 from ninfer_core.serving.sampling import resolve_sampling
 from ninfer_core.telemetry import create_log
-from ninfer_core.testing.simulated_program import simulated_plan
+from ninfer_core.testing.simulated_plan import simulated_plan
 from ninfer_core.testing.tiny import write_tiny_artifact
 
 

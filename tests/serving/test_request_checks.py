@@ -20,7 +20,9 @@ from ninfer_core.serving.preparation import encode_prompt
 from ninfer_core.serving.request_checks import MAX_TOOL_BYTES, check_request, check_tools
 from ninfer_core.serving.service import EngineService
 from ninfer_core.telemetry import create_log
-from ninfer_core.testing.simulated_program import SimulatedFrontend, simulated_plan, simulated_program
+from ninfer_core.testing.simulated_frontend import SimulatedFrontend
+from ninfer_core.testing.simulated_plan import simulated_plan
+from ninfer_core.testing.simulated_program import simulated_program
 
 HELLO = GenerationRequest(messages=(Message(role="user", content=(TextPart("hello"),)),), max_output_tokens=4)
 NAN = float("nan")

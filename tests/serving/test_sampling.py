@@ -7,7 +7,7 @@ from ninfer_core.api.frontend import SamplingPresets
 from ninfer_core.api.plan import ExecutionPlan
 from ninfer_core.api.request import SamplingOptions
 from ninfer_core.serving.sampling import resolve_sampling
-from ninfer_core.testing.simulated_program import simulated_plan
+from ninfer_core.testing.simulated_plan import simulated_plan
 
 
 def plan(*, greedy: bool = False, **overrides: float) -> ExecutionPlan:

@@ -17,7 +17,9 @@ from ninfer_core.serving.exchange import exchange_scope
 from ninfer_core.serving.inline_link import InlineLink
 from ninfer_core.serving.service import EngineService
 from ninfer_core.telemetry import create_log
-from ninfer_core.testing.simulated_program import SimulatedFrontend, SimulatedProgram, simulated_plan, simulated_program
+from ninfer_core.testing.simulated_frontend import SimulatedFrontend
+from ninfer_core.testing.simulated_plan import simulated_plan
+from ninfer_core.testing.simulated_program import SimulatedProgram, simulated_program
 
 
 def ask(characters: int = 5, max_output_tokens: int | None = 8) -> GenerationRequest:

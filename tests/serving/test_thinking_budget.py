@@ -14,13 +14,9 @@ from ninfer_core.api.service import Finished, TextDelta, Usage
 from ninfer_core.serving.inline_link import InlineLink
 from ninfer_core.serving.service import EngineService
 from ninfer_core.telemetry import create_log
-from ninfer_core.testing.simulated_program import (
-    CONTROL_IDS,
-    SimulatedFrontend,
-    answer_token,
-    simulated_plan,
-    simulated_program,
-)
+from ninfer_core.testing.simulated_frontend import CONTROL_IDS, SimulatedFrontend, answer_token
+from ninfer_core.testing.simulated_plan import simulated_plan
+from ninfer_core.testing.simulated_program import simulated_program
 
 CONTROL = len(CONTROL_IDS)
 SEED = next(seed for seed in range(10_000) if all(answer_token(seed, position) < 128 for position in range(32)))

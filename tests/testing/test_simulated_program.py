@@ -11,7 +11,9 @@ import pytest
 
 from ninfer_core.program.contract import RowRound, RowSetup, Unit
 from ninfer_core.testing.histories import sampling
-from ninfer_core.testing.simulated_program import SimulatedProgram, answer_token, simulated_plan, simulated_program
+from ninfer_core.testing.simulated_frontend import answer_token
+from ninfer_core.testing.simulated_plan import simulated_plan
+from ninfer_core.testing.simulated_program import SimulatedProgram, simulated_program
 
 PROMPT = 10
 
