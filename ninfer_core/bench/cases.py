@@ -11,7 +11,7 @@ from ninfer_core.bench.driver import CONTEXT_PROMPT_TOKENS, Driver, fits
 from ninfer_core.bench.floor import Floor
 from ninfer_core.bench.measure import decode_figure, prefill_figure, round_tokens
 from ninfer_core.bench.probes import Probe
-from ninfer_core.bench.records import Figure, Roof
+from ninfer_core.bench.records import EngineCases, Figure, Roof
 from ninfer_core.bench.subject import Subject
 
 PROBE_ROUNDS = 8
@@ -21,28 +21,6 @@ LONGEST_PROBED_PROMPT = 2048
 keys and values before them."""
 LONGEST_REPEATED_PROMPT = 16384
 """Longer ones take seconds, of which what varies is a small part: they are run once."""
-
-
-@dataclass(frozen=True, slots=True)
-class EngineCases:
-    """What is measured. Cases that a plan has no room for are left out, with a remark.
-
-    `mixes` of batch invariance and `host_tokens` of the engine's own meter may be 0: then they are left out. Rounds
-    with drafts are timed once for each of `acceptances`, probabilities that a draft is kept; without, by what the
-    model says.
-    """
-
-    batches: tuple[int, ...]
-    context_tokens: tuple[int, ...]
-    prompt_tokens: tuple[int, ...]
-    chunk_tokens: tuple[int, ...]
-    rounds: int = 32
-    prefills: int = 3
-    mixes: int = 0
-    host_tokens: int = 0
-    roof: bool = False
-    profiled: bool = False
-    acceptances: tuple[float, ...] = ()
 
 
 def check_room(capacities: Capacities, cases: EngineCases) -> None:

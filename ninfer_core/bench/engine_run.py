@@ -12,7 +12,9 @@ import torch
 
 from ninfer_core.api.frontend import OutputVocabulary
 from ninfer_core.api.plan import ExecutionPlan
-from ninfer_core.bench.cases import EngineCases, Measured, check_room, measure_cases
+from ninfer_core.bench.accelerator import card_of, give_back, peak_bytes, watch_peak
+from ninfer_core.bench.cases import Measured, check_room, measure_cases
+from ninfer_core.bench.code import code_of
 from ninfer_core.bench.driver import CONTEXT_PROMPT_TOKENS, Driver
 from ninfer_core.bench.floor import Floor
 from ninfer_core.bench.host_share import exposed_share
@@ -21,13 +23,14 @@ from ninfer_core.bench.layers import check_layers, gather_layers, reference_nois
 from ninfer_core.bench.machine import machine_of
 from ninfer_core.bench.probes import Evidence, Probe, compare, gather
 from ninfer_core.bench.profile import profile_rounds
-from ninfer_core.bench.records import Check, Figure, Profile, Roof, Run
+from ninfer_core.bench.records import Check, EngineCases, Figure, Profile, Roof, Run
 from ninfer_core.bench.roof import measure_roof
 from ninfer_core.bench.subject import Subject, floor_of, started
 from ninfer_core.bench.tolerances import tolerance
 from ninfer_core.bench.wording import check_line, figure_line
 from ninfer_core.plan.options import ServeOptions
 from ninfer_core.plan.prepare import Prepared, prepare
+from ninfer_core.plan.units import format_bytes
 from ninfer_core.plugins.registry import PluginRegistry
 from ninfer_core.program.build import device_of
 from ninfer_core.program.start import settle_environment
@@ -43,8 +46,10 @@ class _Found:
     checks: list[Check]
     profiles: tuple[Profile, ...]
     remarks: list[str]
+    peak_bytes: int | None
     gathered: Gathered
     streams: list[torch.Tensor]
+    start_seconds: dict[str, float]
 
 
 def bench_engine(
@@ -57,13 +62,11 @@ def bench_engine(
     plan = prepared.plan
     check_room(plan.capacities, cases)
     settle_environment(plan.device.kind)
-    say(f"plan {plan.digest}  {plan.identity.model_id}  {plan.device.name}")
-    roof = measure_roof(device_of(plan)) if cases.roof else None
-    with started(options, registry) as subject:
-        start_seconds = dict(subject.start_seconds)
-        say("start  " + "  ".join(f"{name} {seconds:.2f} s" for name, seconds in start_seconds.items()))
-        found = _ask(subject, cases, floor_of(prepared, registry), roof, prepared, say)
-    del subject
+    device, code = device_of(plan), code_of(registry)
+    say(f"plan {plan.digest}  code {code.digest}  {plan.identity.model_id}  {plan.device.name}")
+    roof = measure_roof(device) if cases.roof else None
+    found = _measured(options, cases, registry, prepared, roof, say)
+    give_back()
     say(f"measured, asked and profiled by {time.monotonic() - begin:.1f} s")
     checks = [*found.checks, *_compared(options, registry, found.gathered, found.streams)]
     say(f"compared by {time.monotonic() - begin:.1f} s")
@@ -74,15 +77,37 @@ def bench_engine(
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         digest=plan.digest,
         model=plan.identity.model_id,
-        machine=machine_of(plan),
+        machine=machine_of(plan, card_of(device)),
         figures=tuple(found.figures),
         checks=tuple(checks),
         roof=roof,
-        start_seconds=start_seconds,
+        start_seconds=found.start_seconds,
         profiles=found.profiles,
         remarks=(*REMARKS, *found.remarks),
         plan=plan,
+        code=code.digest,
+        commit=code.commit,
+        cases=cases,
+        peak_bytes=found.peak_bytes,
     )
+
+
+def _measured(
+    options: ServeOptions,
+    cases: EngineCases,
+    registry: PluginRegistry,
+    prepared: Prepared,
+    roof: Roof | None,
+    say: Callable[[str], None],
+) -> _Found:
+    """Start the program, ask it all, and end it: nothing holds it when this returns."""
+    watch_peak(device_of(prepared.plan))
+    with started(options, registry) as subject:
+        say("start  " + "  ".join(f"{name} {seconds:.2f} s" for name, seconds in subject.start_seconds.items()))
+        found = _ask(subject, cases, floor_of(prepared, registry), roof, prepared, say)
+    if found.peak_bytes is not None:
+        say(f"memory {format_bytes(found.peak_bytes)} at most")
+    return found
 
 
 def _ask(
@@ -104,6 +129,8 @@ def _ask(
         profiles=_profiles(driver, plan, cases),
         figures=_with_host_share(subject, driver, cases, measured, prepared.resolution.frontend),
         remarks=measured.remarks,
+        peak_bytes=peak_bytes(subject.device),
+        start_seconds=dict(subject.start_seconds),
     )
 
 

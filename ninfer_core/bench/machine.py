@@ -14,14 +14,15 @@ VERSION_BYTES = 80
 """What the library asks for (NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE)."""
 
 
-def machine_of(plan: ExecutionPlan | None) -> Machine:
-    """The device is the plan's; without one it is not known here."""
+def machine_of(plan: ExecutionPlan | None, card: str = "") -> Machine:
+    """The device is the plan's; without one it is not known here. `card` is as `Machine` has it."""
     return Machine(
         device="unknown" if plan is None else plan.device.name,
         torch=_version("torch"),
         triton=_version("triton"),
         driver=_driver(),
         python=platform.python_version(),
+        card=card,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -20,6 +21,28 @@ class BenchFailed(NinferError):
     def __init__(self, checks: Sequence[str]) -> None:
         super().__init__(f"checks failed: {', '.join(checks)}; the figures that they cover were not written")
         self.checks = tuple(checks)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCases:
+    """What is asked of `ninfer bench engine`. Cases that a plan has no room for are left out, with a remark.
+
+    `mixes` of batch invariance and `host_tokens` of the engine's own meter may be 0: then they are left out. Rounds
+    with drafts are timed once for each of `acceptances`, probabilities that a draft is kept; without, by what the
+    model says.
+    """
+
+    batches: tuple[int, ...]
+    context_tokens: tuple[int, ...]
+    prompt_tokens: tuple[int, ...]
+    chunk_tokens: tuple[int, ...]
+    rounds: int = 32
+    prefills: int = 3
+    mixes: int = 0
+    host_tokens: int = 0
+    roof: bool = False
+    profiled: bool = False
+    acceptances: tuple[float, ...] = ()
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,17 +138,21 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """What it ran on."""
+    """What it ran on. `card` is the one GPU of all of its name, where that is known: two of them differ by some
+    percent, so that a ratio is of figures of one card."""
 
     device: str
     torch: str
     triton: str
     driver: str
     python: str
+    card: str = ""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of a benchmark: a file under `bench/results`."""
+    """One run of a benchmark: a file under `bench/results`. `code` is the digest of the code that was measured,
+    `commit` its commit where it is one; `cases` are what was asked. `peak_bytes` is the most that torch had on the
+    device at one time, for the program that was measured."""
 
     kind: str
     date: str
@@ -140,6 +167,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     loads: tuple[LoadFigure, ...] = ()
     remarks: tuple[str, ...] = ()
     plan: ExecutionPlan | None = None
+    code: str = ""
+    commit: str = ""
+    cases: EngineCases | None = None
+    peak_bytes: int | None = None
 
     @property
     def failed(self) -> tuple[Check, ...]:
@@ -156,10 +187,13 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def save(run: Run, folder: Path) -> Path:
-    """Write what may be written of a run. One digest and kind is one file: a later run replaces it."""
+    """Write what may be written of a run. One digest and kind is one file: a later run replaces it, and whoever is cut
+    off while writing leaves the one before."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{run.kind}-{run.model}-{run.digest}.json"
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(run.covered()), indent=2) + b"\n")
+    whole = path.with_suffix(".part")
+    whole.write_bytes(msgspec.json.format(msgspec.json.encode(run.covered()), indent=2) + b"\n")
+    whole.replace(path)
     return path
 
 

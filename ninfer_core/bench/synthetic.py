@@ -52,8 +52,3 @@ class SyntheticAcceptor:
         found = torch.where(drawn < 0, chosen.offered, torch.minimum(drawn, drafts.counts) + 1)
         offered.index_copy_(0, rows.slots, found)
         return dataclasses.replace(chosen, packed=torch.cat((found.unsqueeze(1), chosen.packed[:, 1:]), dim=1))
-
-
-def expected_tokens(probability: float, draft_tokens: int) -> float:
-    """Tokens that a round gives on average: 1 + P + P² + ... + P^K."""
-    return sum(probability**kept for kept in range(draft_tokens + 1))

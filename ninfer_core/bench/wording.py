@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from ninfer_core.api.service import Speculation
-from ninfer_core.bench.records import Check, Figure, LoadFigure, Profile, Roof
+from ninfer_core.bench.records import Check, Figure, LoadFigure, Profile, Roof, Run
+
+
+def closing_lines(run: Run) -> list[str]:
+    """What is said of a run when it has ended, its figures and checks left out."""
+    lines = [line for profile in run.profiles for line in profile_lines(profile)]
+    if run.roof is not None:
+        lines.append(roof_line(run.roof))
+    return [*lines, *(f"note     {remark}" for remark in run.remarks)]
 
 
 def figure_line(figure: Figure) -> str:

@@ -4,55 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from ninfer_core.cli.bench_campaign import campaign_command
+from ninfer_core.cli.bench_engine import RESULTS, Numbers, engine_command, finish
 from ninfer_core.cli.options import ServeCommand, serve_options
 from ninfer_core.cli.serve import serve_until_signal
 from ninfer_core.plan.options import ServeOptions
 from ninfer_core.plugins.registry import PluginRegistry
 from ninfer_core.program.start import settle_environment
-
-if TYPE_CHECKING:
-    from ninfer_core.bench.records import Run
-
-RESULTS = Path("bench/results")
-
-
-class Numbers(click.ParamType[tuple[int, ...]]):
-    """`1,4,8`, or nothing. A `k` stands for 1,024."""
-
-    name = "N,N,..."
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        if isinstance(value, tuple):
-            return value
-        words = [word for word in str(value).split(",") if word]
-        try:
-            numbers = tuple(int(word.removesuffix("k")) * (1024 if word.endswith("k") else 1) for word in words)
-        except ValueError:
-            self.fail(f"{value!r} is no list of numbers such as 1,4,8 or 1k,8k", param, ctx)
-        if any(number < 1 for number in numbers):
-            self.fail(f"{value!r} has a number below 1", param, ctx)
-        return numbers
-
-
-class Probabilities(click.ParamType[tuple[float, ...]]):
-    """`0.5,0.8`, or nothing."""
-
-    name = "P,P,..."
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
-        if isinstance(value, tuple):
-            return value
-        try:
-            numbers = tuple(float(word) for word in str(value).split(",") if word)
-        except ValueError:
-            self.fail(f"{value!r} is no list of probabilities such as 0.5,0.8", param, ctx)
-        if not all(0 <= number <= 1 for number in numbers):
-            self.fail(f"{value!r} has a number outside 0 to 1", param, ctx)
-        return numbers
 
 
 @click.group()
@@ -60,57 +21,8 @@ def bench() -> None:
     """Measure the engine or a server, and check what was measured."""
 
 
-@bench.command("engine", cls=ServeCommand)
-@serve_options
-@click.option("--batches", type=Numbers(), default="1,4,8", show_default=True, help="Rows of decode rounds.")
-@click.option("--contexts", type=Numbers(), default="128,8k,64k", show_default=True, help="Tokens of context.")
-@click.option("--prompts", type=Numbers(), default="1k,8k,32k,128k", show_default=True, help="Tokens of prompts.")
-@click.option("--chunks", type=Numbers(), default="1k,8k", show_default=True, help="Tokens of prefill chunks.")
-@click.option("--rounds", type=click.IntRange(4), default=32, show_default=True, help="Rounds that a median is of.")
-@click.option("--prefills", type=click.IntRange(1), default=3, show_default=True, help="Prompts that a median is of.")
-@click.option("--mixes", type=click.IntRange(0), default=0, help="Check that answers do not depend on company.")
-@click.option("--host-tokens", type=click.IntRange(0), default=0, help="Measure the engine's share with such answers.")
-@click.option("--roof", is_flag=True, help="Measure the device too, and print figures as fractions of it.")
-@click.option(
-    "--synthetic-acceptance",
-    "acceptances",
-    type=Probabilities(),
-    default="",
-    help="Time rounds in which each draft is kept with such a probability. Needs --spec.",
-)
-@click.option("--profile", "profiled", is_flag=True, help="Record which kernels a round spends its time in.")
-@click.option("--output", type=click.Path(file_okay=False, path_type=Path), default=RESULTS, show_default=True)
-def engine_command(
-    options: ServeOptions,
-    batches: tuple[int, ...],
-    contexts: tuple[int, ...],
-    prompts: tuple[int, ...],
-    chunks: tuple[int, ...],
-    rounds: int,
-    prefills: int,
-    mixes: int,
-    host_tokens: int,
-    roof: bool,
-    acceptances: tuple[float, ...],
-    profiled: bool,
-    output: Path,
-) -> None:
-    """Times of decode rounds and prefills of ARTIFACT, checked against --kernels reference on the same weights.
-
-    Writes OUTPUT/engine-MODEL-DIGEST.json. A figure whose check failed is not written, and the exit code is 1.
-    """
-    if not batches:
-        raise click.BadParameter("at least one number of rows is needed", param_hint="--batches")
-    if acceptances and options.spec is None:
-        raise click.BadParameter("there are no drafts without --spec", param_hint="--synthetic-acceptance")
-    settle_environment("cpu" if options.device == "cpu" else "cuda")
-    from ninfer_core.bench.cases import EngineCases
-    from ninfer_core.bench.engine_run import bench_engine
-
-    cases = EngineCases(
-        batches, contexts, prompts, chunks, rounds, prefills, mixes, host_tokens, roof, profiled, acceptances
-    )
-    _finish(bench_engine(options, cases, PluginRegistry.discover(), click.echo), output)
+bench.add_command(engine_command)
+bench.add_command(campaign_command)
 
 
 @bench.command("serve", cls=ServeCommand)
@@ -148,7 +60,7 @@ def serve_command(
         key=key,
         seconds=seconds,
     )
-    _finish(bench_serve(options, load, serve_until_signal, click.echo), output)
+    finish(bench_serve(options, load, serve_until_signal, click.echo), output)
 
 
 @bench.command("upload", cls=ServeCommand)
@@ -161,7 +73,7 @@ def upload_command(options: ServeOptions, output: Path) -> None:
     settle_environment("cpu" if options.device == "cpu" else "cuda")
     from ninfer_core.bench.upload import bench_upload
 
-    _finish(bench_upload(options, PluginRegistry.discover(), click.echo), output)
+    finish(bench_upload(options, PluginRegistry.discover(), click.echo), output)
 
 
 @bench.command("plot")
@@ -174,19 +86,3 @@ def plot_command(results: Sequence[Path], output: Path) -> None:
 
     draw(load(results), output)
     click.echo(str(output))
-
-
-def _finish(run: Run, folder: Path) -> None:
-    """Write what may be written; raise BenchFailed when a check failed."""
-    from ninfer_core.bench.records import BenchFailed, save
-    from ninfer_core.bench.wording import profile_lines, roof_line
-
-    for profile in run.profiles:
-        click.echo("\n".join(profile_lines(profile)))
-    if run.roof is not None:
-        click.echo(roof_line(run.roof))
-    for remark in run.remarks:
-        click.echo(f"note     {remark}")
-    click.echo(str(save(run, folder)))
-    if run.failed:
-        raise BenchFailed([check.name for check in run.failed])

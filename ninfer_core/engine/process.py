@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ctypes
 import gc
 import os
 import signal
@@ -29,6 +28,7 @@ from ninfer_core.artifact.fingerprint import artifact_fingerprint
 from ninfer_core.artifact.frontend import checked_frontend, output_vocabulary
 from ninfer_core.engine.inline import BuildProgram, InlineEngine
 from ninfer_core.engine.messages import Cancel, EngineMessage, Event, Fatal, PhaseDone, failed, fatal
+from ninfer_core.engine.parent import die_with_parent
 from ninfer_core.engine.scripted.program import scripted_engine
 from ninfer_core.engine.wire import (
     BlockingReader,
@@ -46,8 +46,6 @@ from ninfer_core.telemetry import Log, create_log, forward_standard_logging
 
 GRACE_SECONDS = 5.0
 """How long the engine may take to stop once nobody listens; a unit of work lasts far less."""
-
-_PR_SET_PDEATHSIG = 1
 
 
 class Publisher:
@@ -257,17 +255,11 @@ def _serve(stream: BinaryIO, publisher: Publisher) -> int:
     return 0 if succeeded and not listener.broken else 1
 
 
-def _die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent dies; elsewhere the end of the socket has to do."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="ninfer_core.engine.process", description=__doc__)
     parser.add_argument("--socket-fd", type=int, required=True, help="the engine's end of a stream socket pair")
     arguments = parser.parse_args()
-    _die_with_parent()
+    die_with_parent()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     with socket.socket(fileno=arguments.socket_fd) as connection:

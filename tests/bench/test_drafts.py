@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ninfer_core.bench.acceptance import expected_tokens
 from ninfer_core.bench.records import load
-from ninfer_core.bench.synthetic import SyntheticAcceptor, expected_tokens
+from ninfer_core.bench.synthetic import SyntheticAcceptor
 from ninfer_core.cli.main import main
 from ninfer_core.ops.accept import Accepted, Drafts
 from ninfer_core.ops.sample import ChosenRows, SamplerTable

@@ -122,6 +122,7 @@ def test_the_command_writes_checked_figures(tmp_path: Path, capsys: pytest.Captu
     assert {each.check for each in run.figures} <= {check.name for check in run.checks if check.passed}
     assert "no room for 4 rows of 32 tokens" in run.remarks and "no room for a context of 1024 tokens" in run.remarks
     assert run.plan is not None and run.plan.digest == run.digest and run.digest in said.out
+    assert run.cases is not None and run.cases.prompt_tokens == (48,) and len(run.code) == 12 and run.code in said.out
     assert run.start_seconds.keys() >= {"weights", "pools"}
 
 
