@@ -51,7 +51,7 @@ bench: $(READY) ## Speed of the embedded model here, checked; make bench OPTIONS
 	$(BIN)/ninfer bench engine --max-concurrency 8 --kv-capacity 16384 --contexts 128,1k --prompts 1k --chunks 1k $(OPTIONS)
 
 campaign: $(READY) ## Every speed that the design asks of one GPU: make campaign OPTIONS='27b-fp8 --plot'
-	$(BIN)/python bench/campaign.py $(OPTIONS)
+	$(BIN)/ninfer bench campaign bench/campaign.toml $(OPTIONS)
 
 clean: ## Remove caches and build outputs; .venv stays
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
