@@ -98,6 +98,29 @@ class Point(msgspec.Struct):
     note: str | None = None
 
 
+class Line(msgspec.Struct):
+    begin: Point
+
+
+@pytest.mark.parametrize(
+    ("value", "where", "param", "message"),
+    [
+        ({}, "", "begin", "begin: is missing"),
+        ({"begin": {}}, "lines[1]", "lines[1].begin.x", "lines[1].begin.x: is missing"),
+        ({"begin": {"x": 1.5}}, "", "begin.x", "begin.x: Expected integer, got number"),
+        ({"begin": {"x": 1, "note": 1}}, "", "begin.note", "begin.note: Expected string | null, got integer"),
+        ({"begin": {"x": True}}, "", "begin.x", "begin.x: Expected integer, got boolean"),
+        ({"begin": []}, "", "begin", "begin: Expected object, got array"),
+    ],
+)
+def test_a_field_that_is_missing_or_wrong_is_named_in_words_of_json(
+    value: dict[str, object], where: str, param: str, message: str
+) -> None:
+    with pytest.raises(RequestError) as raised:
+        convert(value, Line, where)
+    assert (raised.value.code, raised.value.param, raised.value.message) == ("invalid_type", param, message)
+
+
 def test_ten_thousand_small_records_take_no_second() -> None:
     begin = time.process_time()
     for index in range(10_000):

@@ -318,7 +318,7 @@ def test_images_are_kept_where_they_are() -> None:
     [
         ({"messages": []}, "messages"),
         ({"messages": "x"}, "messages"),
-        ({"messages": [{"role": "user"}]}, "messages[0]"),
+        ({"messages": [{"role": "user"}]}, "messages[0].content"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role"),
         ({"messages": [{"role": "user", "content": None}]}, "messages[0].content"),
         ({"messages": [{"role": "user", "content": [3]}]}, "messages[0].content[0]"),

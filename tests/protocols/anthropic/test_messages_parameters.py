@@ -118,7 +118,7 @@ def test_thinking(thinking: Any, enabled: bool | None, budget: int | None) -> No
         ({"type": "enabled", "budget_tokens": 4000}, "thinking.budget_tokens", "invalid_value"),
         ({"type": "enabled", "budget_tokens": "2000"}, "thinking.budget_tokens", "invalid_type"),
         ({"type": "on"}, "thinking.type", "invalid_value"),
-        ({}, "thinking", "invalid_type"),
+        ({}, "thinking.type", "invalid_type"),
         ({"type": "adaptive", "display": "omitted"}, "thinking.display", "thinking_display_not_supported"),
         ({"type": "disabled", "display": "omitted"}, "thinking.display", "thinking_display_not_supported"),
         ({"type": "adaptive", "display": "all"}, "thinking.display", "invalid_value"),

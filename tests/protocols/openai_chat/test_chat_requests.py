@@ -290,7 +290,7 @@ CALL = {"id": "c", "function": {"name": "f", "arguments": "{}"}}
     [
         ({"role": "robot", "content": "x"}, "messages[0].role", "unsupported_role"),
         ({"role": 3, "content": "x"}, "messages[0].role", "invalid_type"),
-        ({"content": "x"}, "messages[0]", "invalid_type"),
+        ({"content": "x"}, "messages[0].role", "invalid_type"),
         ({"role": "user"}, "messages[0].content", "invalid_value"),
         ({"role": "user", "content": None}, "messages[0].content", "invalid_value"),
         ({"role": "user", "content": 3}, "messages[0].content", "invalid_type"),

@@ -176,6 +176,12 @@ def test_histories_that_cannot_be(connect: Connect, items: Any, param: str, code
     assert (error["param"], error["code"]) == (param, code)
 
 
+@pytest.mark.parametrize(("then", "words"), [([], "input: ends before"), ([USER], "input[2]: comes before")])
+def test_calls_without_results_are_named(connect: Connect, then: Any, words: str) -> None:
+    error = connect().refusal(input=[USER, call("c1"), *then])
+    assert error["message"] == f"{words} a result for: c1; send one for each call"
+
+
 def user(part: Any) -> list[dict[str, Any]]:
     return [{"role": "user", "content": [part]}]
 
@@ -191,7 +197,7 @@ def user(part: Any) -> list[dict[str, Any]]:
         ([USER, "text"], "input[1]", "invalid_type"),
         ([USER, None], "input[1]", "invalid_type"),
         ([{"role": "tool", "content": "x"}], "input[0].role", "unsupported_role"),
-        ([{"role": "user"}], "input[0]", "invalid_type"),
+        ([{"role": "user"}], "input[0].content", "invalid_type"),
         ([{"role": "user", "content": 5}], "input[0].content", "invalid_type"),
         ([{"role": "user", "content": "x", "id": ""}], "input[0].id", "invalid_value"),
         ([{"role": "user", "content": "x", "status": 1}], "input[0].status", "invalid_type"),

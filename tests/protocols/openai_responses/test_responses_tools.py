@@ -97,7 +97,7 @@ def test_parallel_calls(connect: Connect) -> None:
         ([function("a b")], "tools[0].name", "invalid_tool_name"),
         ([function("")], "tools[0].name", "invalid_tool_name"),
         ([function("a" * 65)], "tools[0].name", "invalid_tool_name"),
-        ([{"type": "function"}], "tools[0]", "invalid_type"),
+        ([{"type": "function"}], "tools[0].name", "invalid_type"),
         ([function(), function()], "tools[1].name", "duplicate_tool_name"),
         ([space("n", function("a")), function("n__a")], "tools[1].name", "duplicate_tool_name"),
         ([space("n", function("a"), function("a"))], "tools[0].tools[1].name", "duplicate_tool_name"),
@@ -105,7 +105,7 @@ def test_parallel_calls(connect: Connect) -> None:
         ([space("n.n", function("a"))], "tools[0].tools[0].namespace", "invalid_tool_name"),
         ([space("n", {"type": "custom", "name": "a"})], "tools[0].tools[0].type", "tool_type_not_supported"),
         ([space("n", function("a", strict=True))], "tools[0].tools[0].strict", "strict_tools_not_supported"),
-        ([{"type": "namespace", "name": "n"}], "tools[0]", "invalid_type"),
+        ([{"type": "namespace", "name": "n"}], "tools[0].tools", "invalid_type"),
     ],
 )
 def test_definitions_that_are_refused(connect: Connect, tools: Any, param: str, code: str) -> None:

@@ -119,7 +119,7 @@ class _Builder:
 
     def close(self, where: str) -> None:
         self._end_turn()
-        self._end_results(where)
+        self._end_results(where, happens="ends")
 
     def _take_reasoning(self, turn: _Turn, item: ReasoningItem, where: str) -> None:
         if turn.has_content or turn.calls:
@@ -161,12 +161,12 @@ class _Builder:
             self.add(turn.message(), turn.marked)
             self._awaited = {call.call_id: call for call in turn.calls}
 
-    def _end_results(self, where: str) -> None:
+    def _end_results(self, where: str, *, happens: str = "comes") -> None:
         """Whatever comes next needs a result for every call: the model's prompt has no place for a later one."""
         awaited, self._awaited = self._awaited, {}
         results, self._results = self._results, {}
         if missing := [call_id for call_id in awaited if call_id not in results]:
-            raise _tool_problem(where, f"comes before a result for: {', '.join(missing[:8])}; send one for each call")
+            raise _tool_problem(where, f"{happens} before a result for: {', '.join(missing[:8])}; send one for each call")
         for call_id in awaited:
             parts, marked = _output_parts(results[call_id])
             self.add(Message(role="tool", content=parts, call_id=call_id), marked)

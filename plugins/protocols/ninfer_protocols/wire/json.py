@@ -35,6 +35,10 @@ _HALF_PAIR = re.compile(
 """An escape of half a surrogate pair, which is no character. Only looked for to explain what a decoder refused."""
 
 _PATH = re.compile(r" - at `\$\.?([^`]*)`$")
+_MISSING = re.compile(r"Object missing required field `([^`]*)`")
+_TYPES = re.compile(r"`([^`]*)`")
+_TYPE_WORDS = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
+"""msgspec's words for types, where they are Python's: clients are written in other languages too."""
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
@@ -94,13 +98,22 @@ def _converted(value: object, kind: Any, where: str) -> Any:
 
 
 def field_error(problem: msgspec.ValidationError, where: str = "") -> RequestError:
-    """msgspec's message with its path taken out: the path, below `where`, becomes `param`."""
+    """msgspec's message with its path taken out: the path, below `where`, becomes `param`. One that is missing is
+    named like one that is wrong."""
     text = str(problem)
     found = _PATH.search(text)
-    path = ".".join(step for step in (where, found.group(1) if found else "") if step).replace(".[", "[")
     reason = text[: found.start()] if found else text
-    reason = reason.replace("`", "")
+    steps = [where, found.group(1) if found else ""]
+    if missing := _MISSING.fullmatch(reason):
+        steps.append(missing[1])
+        reason = "is missing"
+    path = ".".join(step for step in steps if step).replace(".[", "[")
+    reason = _TYPES.sub(_json_words, reason)
     return RequestError(f"{path}: {reason}" if path else reason, code="invalid_type", param=path or None)
+
+
+def _json_words(types: re.Match[str]) -> str:
+    return " | ".join(_TYPE_WORDS.get(word, word) for word in types[1].split(" | "))
 
 
 def _decode(encoded: bytes | msgspec.Raw, levels: int) -> Any:
