@@ -113,7 +113,7 @@ def test_a_wrong_type_names_its_field(field: str, value: object) -> None:
 def test_a_missing_history_is_a_field_error() -> None:
     with pytest.raises(RequestError) as raised:
         lower(b"{}", "tiny")
-    assert "messages" in raised.value.message
+    assert (raised.value.param, raised.value.code) == ("messages", "invalid_type")
 
 
 @pytest.mark.contract("CHAT-11")
@@ -189,6 +189,17 @@ def test_roles_order_and_parts_are_kept() -> None:
     )
     assert [message.role for message in history] == ["system", "user", "developer", "assistant", "assistant", "user"]
     assert [message.text for message in history] == ["S", "ab", "D", "xno", "", ""]
+
+
+@pytest.mark.contract("CHAT-4")
+def test_blanks_around_a_text_are_part_of_it() -> None:
+    """What an agent indents, or ends with a line feed, is read as it is, whole or in parts."""
+    text = "\n  def f():\n\treturn 1\n\n"
+    parts = [{"type": "text", "text": text[:3]}, {"type": "text", "text": text[3:]}]
+    for role in ("system", "developer", "user", "assistant"):
+        assert [messages({"role": role, "content": given})[0].text for given in (text, parts)] == [text, text]
+    result = {"role": "tool", "tool_call_id": "c", "content": text}
+    assert messages(USER, result)[1].text == text
 
 
 @pytest.mark.contract("CHAT-17", "CHAT-31", "CHAT-40")

@@ -166,7 +166,8 @@ class _Builder:
         awaited, self._awaited = self._awaited, {}
         results, self._results = self._results, {}
         if missing := [call_id for call_id in awaited if call_id not in results]:
-            raise _tool_problem(where, f"{happens} before a result for: {', '.join(missing[:8])}; send one for each call")
+            calls = ", ".join(missing[:8])
+            raise _tool_problem(where, f"{happens} before a result for: {calls}; send one for each call")
         for call_id in awaited:
             parts, marked = _output_parts(results[call_id])
             self.add(Message(role="tool", content=parts, call_id=call_id), marked)
