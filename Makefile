@@ -13,6 +13,9 @@ PARALLEL ?= -n 2 --dist loadfile
 # Small tensors run slower on several threads than on one.
 export OMP_NUM_THREADS ?= 1
 
+# Every server that a test starts would compile all its modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: serve test test-long test-clients test-gpu test-codex test-claude-code lint contract bench campaign clean
 
 serve: $(READY) ## Serve the embedded model on http://127.0.0.1:8080; make serve OPTIONS='--port 9000'

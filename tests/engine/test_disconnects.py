@@ -112,5 +112,5 @@ def test_clients_that_go_away_leave_nothing_behind() -> None:
 
 
 @pytest.mark.long
-def test_four_hundred_times_four_clients() -> None:
-    run(400)
+def test_a_hundred_and_fifty_times_four_clients() -> None:
+    run(150)

@@ -111,5 +111,5 @@ def test_some_generated_requests(schema: Any, service: ScriptedService) -> None:
 
 
 @pytest.mark.long
-def test_five_thousand_generated_requests(schema: Any, service: ScriptedService) -> None:
-    assert run(schema, service, 300) >= 5000
+def test_many_generated_requests(schema: Any, service: ScriptedService) -> None:
+    assert run(schema, service, 100) >= 1500

@@ -76,7 +76,7 @@ def test_bytes_are_those_of_jinja_on_many_more(
     style: str, known: Callable[[str], Any], generator: Callable[..., Any]
 ) -> None:
     template, choose = known(style), random.Random(style)
-    for seed in range(COUNT, 12 * COUNT):
+    for seed in range(COUNT, 6 * COUNT):
         request = generator(seed).request()
         options = options_of(template, request, choose)
         assert structured(template, request, options) == jinja(template, request, options), f"seed {seed}, {options}"
