@@ -10,13 +10,16 @@ PROJECTS := -e '.[dev]' -e plugins/protocols -e plugins/models -e plugins/kvform
 # Two processes, each with whole files, so that what a file sets up is set up once. make test PARALLEL= runs in one.
 PARALLEL ?= -n 2 --dist loadfile
 
+# In the order that tests/gpu/conftest.py gives: the long files first.
+GPU_PARALLEL ?= -n 6 --dist loadfile --no-loadscope-reorder
+
 # Small tensors run slower on several threads than on one.
 export OMP_NUM_THREADS ?= 1
 
 # Every server that a test starts would compile all its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: serve test test-long test-clients test-gpu test-codex test-claude-code lint contract bench campaign clean
+.PHONY: serve test test-long test-clients test-gpu test-gpu-long test-codex test-claude-code lint contract bench campaign clean
 
 serve: $(READY) ## Serve the embedded model on http://127.0.0.1:8080; make serve OPTIONS='--port 9000'
 	$(BIN)/ninfer serve $(OPTIONS)
@@ -33,8 +36,12 @@ test-clients: $(READY) ## LangChain's standard suites over its clients; installs
 	$(BIN)/python -m pytest tests/clients/test_langchain.py tests/clients/test_client_programs.py -o asyncio_mode=auto \
 	-o asyncio_default_fixture_loop_scope=session -o asyncio_default_test_loop_scope=session $(OPTIONS)
 
-test-gpu: $(READY) ## Tests that need a CUDA device; six at a time: make test-gpu OPTIONS="-n 6 --dist loadfile"
-	$(BIN)/python -m pytest -m gpu $(OPTIONS)
+test-gpu: $(READY) ## Tests that need a CUDA device, six at a time; make test-gpu GPU_PARALLEL= runs in one
+	$(BIN)/python -m pytest -m 'gpu and not long' $(GPU_PARALLEL) $(OPTIONS)
+
+# One at a time: whole models do not fit beside each other.
+test-gpu-long: $(READY) ## The long ones of them, with models of all layers
+	$(BIN)/python -m pytest -m 'gpu and long' $(OPTIONS)
 
 test-codex: $(READY) ## The Codex CLI against a server of scripted answers; make test-codex CODEX=/path/to/codex
 	CODEX_COMMAND=$(CODEX) $(BIN)/python -m pytest tests/clients/test_codex.py $(OPTIONS)

@@ -87,5 +87,11 @@ same inputs: 3.6e-3 of the result and 3.4e-3 of the memory after 1,000 columns o
 BF16_LOGITS = Agreement(mean_absolute=0.1, argmax_share=0.9)
 """End to end in bfloat16 on random weights, which are badly conditioned: a reference was at 0.06 and 0.94."""
 
+BF16_EXPERT_LOGITS = Agreement(mean_absolute=0.1, argmax_share=0.8)
+"""The same where a router chooses experts: two scores that are as good as equal change places by a rounding, and what
+that token leaves in the memory moves all behind it. Of 200 columns of a small model, fifteen times, plain operations in
+bfloat16 were at 0.012 to 0.028 and agreed in 0.92 to 0.99; kernels with other roundings agreed in 0.885 once. What is
+computed wrongly agrees in next to none."""
+
 FP64_SAMPLING = Tolerance(absolute=1e-12, relative=1e-12)
 """Sampling weights, which are taken in float64."""

@@ -52,6 +52,8 @@ ROUNDINGS = {"dflash2": 0.12, "dflash": 0.01}
 """Of hidden states, in plain operations. On an H200 0.0069 and 0.0070 of them in DFlash; in DFlash2, whose random
 convolutions make roundings grow from layer to layer, 0.048 behind 2,603 tokens and 0.093 behind 71. Kernels were at
 0.94 to 1.0 of that."""
+MORE = 1.2
+"""Times those of plain operations: sums in another order, whose roundings grow likewise."""
 
 
 @pytest.fixture(params=KINDS, scope="module")
@@ -85,7 +87,7 @@ def test_hidden_states_are_as_near_as_those_of_plain_operations(bench: Bench) ->
         ours, theirs = share(found[row], exact), share(plain[row], exact)
         limit = ROUNDINGS["dflash2" if bench.kind.second else "dflash"]
         assert theirs < limit, "roundings of bfloat16, and not another computation"
-        assert ours < 1.1 * theirs, (ours, theirs)
+        assert ours < MORE * theirs, (ours, theirs)
 
 
 @torch.inference_mode()

@@ -17,8 +17,8 @@ from ninfer_core.artifact import open_artifact
 from ninfer_core.artifact.encoding import encoded_artifact
 from ninfer_core.plugins import PluginRegistry
 from ninfer_core.testing.harness import ModelHarness
-from ninfer_core.testing.tolerances import BF16_LOGITS
-from tests.gpu.test_family import SMALL_DENSE, SMALL_MOE, RandomWeights, _header
+from ninfer_core.testing.tolerances import BF16_LOGITS, Agreement
+from tests.gpu.test_family import AGREEING, RandomWeights, _header
 
 pytestmark = [
     pytest.mark.gpu,
@@ -66,11 +66,11 @@ def drafted(header: ArtifactHeader, dtype: str, device: str) -> torch.Tensor:
     return torch.cat(logits).float().cpu()
 
 
-@pytest.mark.parametrize("config", [SMALL_DENSE, SMALL_MOE], ids=["dense", "experts"])
-def test_the_next_token_head_agrees_with_float32_on_the_cpu(config: Mapping[str, Any]) -> None:
+@AGREEING
+def test_the_next_token_head_agrees_with_float32_on_the_cpu(config: Mapping[str, Any], tolerance: Agreement) -> None:
     header = _header({**config, "mtp_num_hidden_layers": 1})
     assert any(spec.group == "mtp" for spec in build_inventory(header))
-    BF16_LOGITS.check(drafted(header, "bfloat16", DEVICE), drafted(header, "float32", "cpu"))
+    tolerance.check(drafted(header, "bfloat16", DEVICE), drafted(header, "float32", "cpu"))
 
 
 @pytest.mark.parametrize("weights", ["bf16", "fp8", "nvfp4"])

@@ -192,15 +192,16 @@ def first_token(logits: Tensor, temperature: float) -> tuple[Tensor, None]:
     return torch.multinomial((logits.float() / temperature).softmax(-1), 1)[:, 0], None
 
 
-def prompts_of(kind: str, count: int) -> list[list[int]]:
-    """Structured: the graded skills in turn, thinking at effort xhigh. Free: stories, poems, letters, thinking off."""
+def prompts_of(kind: str, count: int, per_skill: int | None = None) -> list[list[int]]:
+    """Structured: the graded skills in turn, thinking at effort xhigh, `per_skill` of each or as many as there may be
+    asked for. Free: stories, poems, letters, thinking off."""
     tokenizer, template = load(), load_template()
     if kind == "free":
         rng = random.Random("free prompts")
         items = [compose(rng, episode, "off") for episode in distinct_episodes("free", free, count)]
     else:
         by_skill: dict[str, list[object]] = {}
-        for item in held_out_items(count, "xhigh"):
+        for item in held_out_items(count if per_skill is None else per_skill, "xhigh"):
             by_skill.setdefault(item.skill, []).append(item)
         items = [item for group in zip(*by_skill.values(), strict=True) for item in group]  # type: ignore[misc]
     texts = (render(template, item.messages, item.options, prompt=True) for item in items)
