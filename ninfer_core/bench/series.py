@@ -9,7 +9,7 @@ from ninfer_core.bench.journal import Journal, Standing
 from ninfer_core.bench.worker import Answer, Measure, Task, Worker
 
 PATIENCE_FACTOR = 3.0
-LEAST_PATIENCE_SECONDS = 180.0
+LEAST_PATIENCE_SECONDS = 120.0
 """A row that takes that much longer than it should is given up: kernels that wait for each other wait for ever, and the
 rows behind it are worth more."""
 

@@ -185,7 +185,7 @@ def test_patience_is_longer_than_what_is_thought(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("ninfer_core.bench.series.Worker", worker)
     tasks = [task("a", 10.0), task("b", 1000.0)]
     Series(tasks, Journal(tmp_path), "c0de", print, lambda line: None, clock=worker.clock).run()
-    assert worker.patience == [180.0, 300.0]  # b is thought to take a tenth, as a did
+    assert worker.patience == [120.0, 300.0]  # b is thought to take a tenth, as a did
 
 
 CUT = """
