@@ -18,7 +18,7 @@ from ninfer_core.api.errors import ArtifactInvalid, PlanRejected, PluginIncompat
 from ninfer_core.api.frontend import Frontend, TemplateCapabilities, ThinkingDefaults
 from ninfer_core.api.geometry import BuildShape, Geometry, Kernels
 from ninfer_core.api.kv import KVLayout
-from ninfer_core.api.plan import Capacities, DeviceInfo, ExecutionPlan, Feature, Features, PluginPin
+from ninfer_core.api.plan import Capacities, DeviceInfo, ExecutionPlan, Features, PluginPin
 from ninfer_core.api.protocol import Compat
 from ninfer_core.api.request import SamplingOptions
 from ninfer_core.api.version import API_VERSION
@@ -28,8 +28,8 @@ from ninfer_core.artifact.fingerprint import artifact_fingerprint
 from ninfer_core.artifact.frontend import checked_frontend
 from ninfer_core.artifact.identity import CODED_FORMS
 from ninfer_core.artifact.inventory import inventory_problems
-from ninfer_core.ops.workspace import paged_attention
 from ninfer_core.plan.capacities import fitted_capacities, wanted_capacities
+from ninfer_core.plan.features import cuda_graphs, planned_features
 from ninfer_core.plan.option_sources import check_ranges
 from ninfer_core.plan.options import ServeOptions
 from ninfer_core.plan.selection import Selection, claim_family, require_capabilities, select_plugins
@@ -44,8 +44,6 @@ from ninfer_core.plan.speculation import (
 from ninfer_core.plugins.loading import LoadedPlugin
 from ninfer_core.plugins.offer import PluginOffer
 from ninfer_core.plugins.registry import PluginRegistry
-
-NOT_BUILT = Feature(False, "not built yet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +95,7 @@ def resolve_selected(
         resident=_resident(family, header, activation_dtype),
         workspace=_workspace(family, header),
         kernels=_kernels(options),
-        cuda_graphs=_cuda_graphs(options, device, geometry, layout).on,
+        cuda_graphs=cuda_graphs(options, device, geometry, layout).on,
         drafter=drafter_of(options, spec, header, geometry),
     )
     wanted = wanted_capacities(options, geometry, chosen_draft_tokens(options, spec, header))
@@ -108,9 +106,8 @@ def resolve_selected(
     frontend = checked_frontend(family, header, geometry)
     _check_thinking(options, frontend.capabilities)
     pins = (family.pin, kv.pin, *map(_pin, specs), *(_pin(offer) for offer in selection.protocols))
-    features = _features(
-        options, sizing, frontend.capabilities, speculation_feature(options, spec, wanted.draft_tokens)
-    )
+    speculation = speculation_feature(options, spec, wanted.draft_tokens)
+    features = planned_features(options, sizing, frontend.capabilities, speculation)
     plan = _freeze(options, pins, header, frontend, sizing, capacities, features)
     return Resolution(plan=plan, frontend=frontend, family=family, kv=kv, spec=spec)
 
@@ -235,39 +232,5 @@ def _sampling(options: ServeOptions) -> SamplingOptions:
     return SamplingOptions(**{name: getattr(options, name) for name in SamplingOptions.__struct_fields__})
 
 
-def _features(options: ServeOptions, sizing: Sizing, template: TemplateCapabilities, speculation: Feature) -> Features:
-    """A default that names what is not built says so; what the user switched off himself is simply off."""
-    off = Feature(False)
-    return Features(
-        cuda_graphs=_cuda_graphs(options, sizing.device, sizing.geometry, sizing.layout),
-        prefix_reuse=off if options.no_prefix_reuse else NOT_BUILT,
-        speculation=speculation,
-        vision=off,
-        tool_calls=_tool_calls(options, template),
-    )
-
-
 def _kernels(options: ServeOptions) -> Kernels:
     return cast("Kernels", options.kernels)
-
-
-def _cuda_graphs(options: ServeOptions, device: DeviceInfo, geometry: Geometry, layout: KVLayout) -> Feature:
-    """A round by the reference walks the largest context that there may be: nothing to capture."""
-    if options.no_cuda_graph:
-        return Feature(False)
-    if device.kind == "cpu":
-        return Feature(False, "CPU")
-    if options.kernels == "reference":
-        return Feature(False, "reference kernels")
-    if not layout.device_functions:
-        return Feature(False, f"KV format {options.kv_dtype} has no device functions: attention is the slow reference")
-    head_dim = geometry.attention.head_dim
-    if head_dim not in paged_attention.HEAD_DIMS:
-        return Feature(False, f"no kernels for heads of {head_dim} elements: attention is the slow reference")
-    return Feature(True)
-
-
-def _tool_calls(options: ServeOptions, template: TemplateCapabilities) -> Feature:
-    if not template.tools:
-        return Feature(False, "the template shows no tools")
-    return Feature(True, "tolerant" if options.tolerant_tool_calls else "")

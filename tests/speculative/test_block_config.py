@@ -10,7 +10,8 @@ import pytest
 from ninfer_models.qwen_hybrid.dummies import dummy_headers
 from ninfer_models.qwen_hybrid.geometry import build_geometry
 from ninfer_speculative import dflash, dflash2
-from ninfer_speculative.block.config import FIRST, SECOND, parse_config
+from ninfer_speculative.block.config import FIRST, SECOND
+from ninfer_speculative.block.reading import parse_config
 
 from ninfer_core.api import ArtifactHeader, BuildShape, Geometry, PluginIncompatible
 from ninfer_core.artifact import open_artifact

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ninfer_core.api import hookimpl
-from ninfer_speculative.block.config import has_drafter, parse_config
 from ninfer_speculative.block.needs import check_target, draft_tokens, drafter_needs
+from ninfer_speculative.block.reading import has_drafter, parse_config
 from ninfer_speculative.block.resident import list_tensors
 
 if TYPE_CHECKING:
