@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,6 +24,8 @@ from ninfer_core.bench.records import Check, LoadFigure
 WORDS = ("river", "letters", "north", "while", "seven", "clocks", "count", "blue", "winters", "under", "a", "stone")
 DISTINCT_PROMPTS = 8
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+NO_CHUNK = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""What reading somebody else's JSON ends in where it is none, or has another form than the API's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +74,14 @@ class Client:
         answer = Answer(number)
         begin = time.monotonic()
         try:
-            connection = self._connect(deadline - begin)
-            connection.request("POST", f"{self._path}/v1/chat/completions", self._body(number), self._headers)
-            response = connection.getresponse()
-            if response.status != http.client.OK:
-                answer.error = f"status {response.status}"
-            else:
-                self._read(response, answer, begin, deadline)
-            connection.close()
-        except (OSError, http.client.HTTPException, ValueError) as error:
+            with closing(self._connect(deadline - begin)) as connection:
+                connection.request("POST", f"{self._path}/v1/chat/completions", self._body(number), self._headers)
+                response = connection.getresponse()
+                if response.status != http.client.OK:
+                    answer.error = f"status {response.status}"
+                else:
+                    self._read(response, answer, begin, deadline)
+        except (OSError, http.client.HTTPException, *NO_CHUNK) as error:
             answer.error = type(error).__name__
         return answer
 
@@ -106,11 +108,10 @@ class Client:
 
     def _model(self) -> str:
         try:
-            connection = self._connect(self._load.seconds)
-            connection.request("GET", f"{self._path}/v1/models", headers=self._headers)
-            response = connection.getresponse()
-            body = response.read()
-            connection.close()
+            with closing(self._connect(self._load.seconds)) as connection:
+                connection.request("GET", f"{self._path}/v1/models", headers=self._headers)
+                response = connection.getresponse()
+                body = response.read()
             if response.status != http.client.OK:
                 raise StartFailed(f"the server at {self._host}:{self._port} answers {response.status} for its models")
             return str(json.loads(body)["data"][0]["id"])
@@ -119,7 +120,7 @@ class Client:
                 f"nobody can be reached at {self._host}:{self._port}: {error.strerror or error}; give the URL of a "
                 "server that runs, or an artifact, which is then served for the load"
             ) from error
-        except (http.client.HTTPException, ValueError, LookupError, RecursionError) as error:
+        except (http.client.HTTPException, *NO_CHUNK) as error:
             raise StartFailed(
                 f"the server at {self._host}:{self._port} does not tell its models: {error}; it has to be one of the "
                 "OpenAI API, and the URL without /v1"

@@ -13,6 +13,7 @@ import msgspec
 
 from ninfer_core.api.errors import StartFailed
 from ninfer_core.api.plan import ExecutionPlan
+from ninfer_core.bench.code import Code, code_of
 from ninfer_core.bench.load import Client, Load, run_load
 from ninfer_core.bench.machine import machine_of
 from ninfer_core.bench.records import Run
@@ -35,17 +36,18 @@ def bench_serve(options: ServeOptions, load: Load, serve: Serve, say: Callable[[
     Raises StartupErrors, and StartFailed when the server does not answer in the time of the load."""
     artifact = options.artifact or ""
     if artifact.startswith(("http://", "https://")):
-        return _run(artifact, load, None, say)
-    plan = prepare(options, PluginRegistry.discover()).plan
+        return _run(artifact, load, None, Code("", ""), say)
+    registry = PluginRegistry.discover()
+    plan, code = prepare(options, registry).plan, code_of(registry)
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     level = options.log_level if "log_level" in options.origins else QUIET_LEVEL
     options = msgspec.structs.replace(options, host="127.0.0.1", port=port, log_level=level)
     with _served(options, serve, load.seconds):
-        return _run(f"http://127.0.0.1:{port}", load, plan, say)
+        return _run(f"http://127.0.0.1:{port}", load, plan, code, say)
 
 
-def _run(url: str, load: Load, plan: ExecutionPlan | None, say: Callable[[str], None]) -> Run:
+def _run(url: str, load: Load, plan: ExecutionPlan | None, code: Code, say: Callable[[str], None]) -> Run:
     client = Client(url, load)
     figures, checks = run_load(client, load)
     for figure in figures:
@@ -66,6 +68,8 @@ def _run(url: str, load: Load, plan: ExecutionPlan | None, say: Callable[[str], 
             *(f"no time for {clients} clients (--seconds)" for clients in load.concurrency[len(figures) :]),
         ),
         plan=plan,
+        code=code.digest,
+        commit=code.commit,
     )
 
 

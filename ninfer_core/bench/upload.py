@@ -20,6 +20,8 @@ from ninfer_core.artifact.encoding import EncodingStore
 from ninfer_core.artifact.handle import FileStore
 from ninfer_core.artifact.read_ahead import PIECE_BYTES, THREADS
 from ninfer_core.artifact.safetensors_file import StoredTensor
+from ninfer_core.bench.accelerator import card_of
+from ninfer_core.bench.code import code_of
 from ninfer_core.bench.machine import machine_of
 from ninfer_core.bench.records import Check, Figure, Run
 from ninfer_core.bench.roof import median_seconds
@@ -42,7 +44,7 @@ def bench_upload(options: ServeOptions, registry: PluginRegistry, say: Callable[
     StartFailed for an artifact that is no file."""
     prepared = prepare(options, registry)
     plan, tensors = prepared.plan, _stored(prepared)
-    device = device_of(plan)
+    device, code = device_of(plan), code_of(registry)
     size = sum(tensor.spec.bytes for tensor in tensors)
     way = _way_bytes_per_second(device)
     say(f"{size / 1e9:.2f} GB of weights; host to device {way / 1e9:.1f} GB/s")
@@ -72,10 +74,12 @@ def bench_upload(options: ServeOptions, registry: PluginRegistry, say: Callable[
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         digest=plan.digest,
         model=plan.identity.model_id,
-        machine=machine_of(plan),
+        machine=machine_of(plan, card_of(device)),
         figures=tuple(figures),
         checks=(_content(prepared.artifact, tensors, device),),
         plan=plan,
+        code=code.digest,
+        commit=code.commit,
     )
 
 

@@ -21,7 +21,7 @@ from ninfer_core.cli.bench_engine import RESULTS, asked_by
 from ninfer_core.cli.table import table
 from ninfer_core.plugins.registry import PluginRegistry
 
-LOG, TABLE, PICTURE = "campaign.log", "campaign.txt", "campaign.png"
+LOG, TABLE, PICTURE = "log.txt", "campaign.txt", "campaign.png"
 
 
 @click.command("campaign")

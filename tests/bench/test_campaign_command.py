@@ -102,7 +102,7 @@ def test_rows_are_measured_and_shown(file: Path, capsys: pytest.CaptureFixture[s
     out = file.parent / "out"
     assert (out / "campaign.txt").read_text() in said
     assert [path.parent.name for path in sorted(out.glob("*/engine-*.json"))] == ["drafted", "plain"]
-    assert "decode of plain" in (out / "campaign.log").read_text()
+    assert "decode of plain" in (out / "log.txt").read_text()
 
 
 def test_a_check_that_fails_is_the_exit_code_and_the_others_are_measured(

@@ -20,6 +20,10 @@ from ninfer_core.cli.main import main
 LOAD = Load(concurrency=(1, 2), requests=4, prompt_words=3, output_tokens=4, seconds=20.0)
 
 
+STRANGE = {"list": [1], "words": {"error": "no words"}, "no-delta": {"choices": [{}]}}
+"""What no chunk of the API looks like, by mode."""
+
+
 class Scripted(BaseHTTPRequestHandler):
     """Answers as the class attribute says."""
 
@@ -39,6 +43,9 @@ class Scripted(BaseHTTPRequestHandler):
         self._event({"choices": [{"delta": {"content": said}}]}, first=True)
         if self.mode == "slow":
             time.sleep(2)
+        if self.mode in STRANGE:
+            self._event(STRANGE[self.mode])
+            return
         if self.mode == "failing":
             self._event({"error": {"code": "engine_failed"}})
             return
@@ -90,6 +97,14 @@ def test_errors_and_other_answers_are_counted(
         assert all(0 < figure.first_token_seconds["p50"] <= figure.first_token_seconds["p99"] for figure in figures)
 
 
+@pytest.mark.parametrize("mode", STRANGE)
+def test_what_is_no_chunk_has_failed(url: str, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    """Whatever another server sends ends one request and no load."""
+    monkeypatch.setattr(Scripted, "mode", mode)
+    answer = Client(url, LOAD).ask(0, time.monotonic() + 10)
+    assert answer.error in {"AttributeError", "TypeError", "KeyError"}
+
+
 def test_a_server_that_takes_too_long_is_given_up(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Scripted, "mode", "slow")
     client = Client(url, LOAD)
@@ -138,7 +153,7 @@ def test_the_embedded_model_under_load_and_its_picture(tmp_path: Path, capsys: p
     (run,) = load_runs([path])
     assert [each.concurrency for each in run.loads] == [1, 2] and all(not each.errors for each in run.loads)
     assert all(0 < each.output_tokens <= 18 and each.between_tokens_seconds["p50"] > 0 for each in run.loads)
-    assert run.plan is not None and run.plan.digest == run.digest
+    assert run.plan is not None and run.plan.digest == run.digest and len(run.code) == 12
     pytest.importorskip("matplotlib")
     picture = tmp_path / "picture.png"
     assert main(["bench", "plot", str(path), "-o", str(picture)]) == 0
