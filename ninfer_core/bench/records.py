@@ -150,9 +150,9 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of a benchmark: a file under `bench/results`. `code` is the digest of the code behind the
-    device's work (`bench.code`), `commit` its commit where it is one; `cases` are what was asked. `peak_bytes` is the most that torch had on the
-    device at one time, for the program that was measured."""
+    """One run of a benchmark: a file under `bench/results`. `code` is the digest of the code behind the device's work
+    (`bench.code`), `commit` its commit where it is one; `cases` are what was asked. `peak_bytes` is the most that torch
+    had on the device at one time, for the program that was measured."""
 
     kind: str
     date: str
