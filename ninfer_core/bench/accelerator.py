@@ -26,9 +26,11 @@ def peak_bytes(device: torch.device) -> int | None:
 
 
 def give_back() -> int:
-    """Give what nothing holds any more back to the device; -> bytes that are still held."""
+    """Give what nothing holds any more back to the device; -> bytes that are still held. Raises RuntimeError where the
+    device does not answer this process any more, as after a kernel that read where nothing is."""
     gc.collect()
     if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return 0
+    torch.cuda.synchronize()
     torch.cuda.empty_cache()
     return torch.cuda.memory_allocated()

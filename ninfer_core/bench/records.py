@@ -23,6 +23,14 @@ class BenchFailed(NinferError):
         self.checks = tuple(checks)
 
 
+class CampaignFailed(BenchFailed):
+    """Rows of a campaign were begun and did not pass."""
+
+    def __init__(self, rows: Sequence[str]) -> None:
+        NinferError.__init__(self, f"rows did not pass: {', '.join(rows)}; the table says why, log.txt what they said")
+        self.checks = ()
+
+
 @dataclass(frozen=True, slots=True)
 class EngineCases:
     """What is asked of `ninfer bench engine`. Cases that a plan has no room for are left out, with a remark.

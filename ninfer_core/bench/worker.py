@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from ninfer_core.api.errors import NinferError
 from ninfer_core.bench.journal import Event
 from ninfer_core.bench.records import EngineCases
 from ninfer_core.engine.parent import die_with_parent
@@ -116,8 +115,6 @@ def measure_tasks(connection: Connection, measure: Measure) -> None:
 def _answer(task: Task, measure: Measure, say: Say) -> Answer:
     try:
         return measure(task, say)
-    except NinferError as error:
-        return Answer("failed", f"{error.code}: {error.message}", sound=False)
     # Whatever it is ends one row, and with it this process: nobody knows what it has left on the device.
     except Exception as error:
         first_line = str(error).partition("\n")[0]

@@ -14,7 +14,7 @@ from ninfer_core.bench.code import Code, code_of
 from ninfer_core.bench.goals import ROUND_HEADINGS, newest_runs, round_lines, step_headings, step_lines
 from ninfer_core.bench.journal import Journal
 from ninfer_core.bench.measured_row import measure_row
-from ninfer_core.bench.records import BenchFailed
+from ninfer_core.bench.records import CampaignFailed
 from ninfer_core.bench.series import Series
 from ninfer_core.bench.worker import Task
 from ninfer_core.cli.bench_engine import RESULTS, asked_by
@@ -64,7 +64,7 @@ def campaign_command(
         _draw(campaign, output)
     unsound = [task.name for task in tasks if journal.standing(*_key(task, code)) in {"wrong", "failed", "cut"}]
     if unsound and not tables_only:
-        raise BenchFailed(unsound)
+        raise CampaignFailed(unsound)
 
 
 def task_of(campaign: Campaign, row: Row, output: Path) -> Task:

@@ -6,14 +6,18 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from ninfer_core.api.errors import StartFailed
 from ninfer_core.bench.journal import Journal
-from ninfer_core.bench.records import Check, Figure, Machine, Run, load, save
+from ninfer_core.bench.measured_row import measure_row
+from ninfer_core.bench.records import Check, EngineCases, Figure, Machine, Run, load, save
 from ninfer_core.bench.worker import Answer, Say, Task
 from ninfer_core.cli.main import main
+from ninfer_core.plan.options import ServeOptions
 
 CAMPAIGN = """
 common = "--device cpu --max-context 256 --contexts 32 --prompts 48 --chunks 32 --rounds 4 --prefills 1 --batches 1"
@@ -35,6 +39,18 @@ name = "wrong"
 run = "--mixes 1"
 seconds = 5
 """
+
+
+def run_of(*figures: Figure, passed: bool) -> Run:
+    return Run(
+        kind="engine",
+        date="2026-01-01",
+        digest="0123",
+        model="some",
+        machine=Machine(device="", torch="", triton="", driver="", python=""),
+        figures=figures,
+        checks=(Check(name="context 32", passed=passed, values={}, limits={}),),
+    )
 
 
 class Written:
@@ -61,18 +77,7 @@ class Written:
             for seconds, acceptance, drafts in rounds
         )
         right = not task.cases.mixes
-        path = save(
-            Run(
-                kind="engine",
-                date="2026-01-01",
-                digest="0123",
-                model="some",
-                machine=Machine(device="", torch="", triton="", driver="", python=""),
-                figures=figures,
-                checks=(Check(name="context 32", passed=right, values={}, limits={}),),
-            ),
-            task.folder,
-        )
+        path = save(run_of(*figures, passed=right), task.folder)
         return Answer("passed" if right else "wrong", "" if right else "checks failed: context 32", path.name)
 
     def close(self) -> None:
@@ -111,7 +116,7 @@ def test_a_check_that_fails_is_the_exit_code_and_the_others_are_measured(
     file.write_text(CAMPAIGN.replace("[[row]]", WRONG + "[[row]]", 1))
     assert command(file) == 1
     said = capsys.readouterr()
-    assert "bench_failed: checks failed: wrong" in said.err
+    assert "bench_failed: rows did not pass: wrong;" in said.err
     (missing,) = (line for line in said.out.splitlines() if line.startswith("wrong  "))
     assert missing.split(maxsplit=2)[1:] == ["wrong", "checks failed: context 32"]
     assert "plain: step, B=1" in said.out and "drafted, B=1" in said.out
@@ -142,6 +147,45 @@ def test_nothing_is_measured_to_show_what_there_is(file: Path, capsys: pytest.Ca
 def test_what_cannot_be_asked_for_is_refused(words: list[str], file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(file, *words) != 0
     assert "decode of" not in capsys.readouterr().out
+
+
+def broken() -> int:
+    raise RuntimeError("CUDA error")
+
+
+@pytest.mark.parametrize(
+    ("left", "sound", "said"),
+    [
+        (lambda: 0, True, ""),
+        (lambda: 2**30, False, "1.00 GiB are still held"),
+        (broken, False, "does not answer any more (CUDA error)"),
+    ],
+)
+@pytest.mark.parametrize(("failed", "event"), [(False, "wrong"), (True, "failed")])
+def test_a_process_in_which_something_stays_is_not_gone_on_with(
+    left: Callable[[], int],
+    sound: bool,
+    said: str,
+    failed: bool,
+    event: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def measured(*arguments: object) -> Run:
+        if failed:
+            raise StartFailed("the device ran out of memory\n  during 'weights'")
+        return run_of(passed=False)
+
+    monkeypatch.setattr("ninfer_core.bench.engine_run.bench_engine", measured)
+    monkeypatch.setattr("ninfer_core.bench.accelerator.give_back", left)
+    lines: list[str] = []
+    task = Task("some", "", 1.0, ServeOptions(device="cpu"), EngineCases((1,), (128,), (), ()), tmp_path)
+    answer = measure_row(task, lines.append)
+    assert (answer.event, answer.sound) == (event, sound) and said in "".join(lines)
+    if failed:
+        assert answer.message == "start_failed: the device ran out of memory during 'weights'"
+    else:
+        assert answer.message == "checks failed: context 32" and (tmp_path / answer.file).exists()
 
 
 @pytest.mark.long
