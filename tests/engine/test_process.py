@@ -40,7 +40,8 @@ from ninfer_core.engine.messages import (
     failed,
     pack_token_ids,
 )
-from ninfer_core.engine.process import Publisher, build_engine
+from ninfer_core.engine.process import build_engine
+from ninfer_core.engine.publisher import Publisher
 from ninfer_core.engine.scripted.script import Script, ScriptedAnswer
 from ninfer_core.engine.wire import BlockingReader, EngineStart, encode_frame, engine_decoder
 from ninfer_core.plan.options import ServeOptions
@@ -319,7 +320,7 @@ def test_a_publisher_that_cannot_send_ends_the_connection(monkeypatch: pytest.Mo
     publisher = Publisher(theirs)
     publisher.log = create_log("off")
     # Bytes are all that a socket takes.
-    monkeypatch.setattr("ninfer_core.engine.process.encode_frame", lambda message: "text")
+    monkeypatch.setattr("ninfer_core.engine.publisher.encode_frame", lambda message: "text")
     publisher.publish(delta(1, "a"))
     assert ours.recv(1) == b""
     publisher.publish(delta(1, "b"))
