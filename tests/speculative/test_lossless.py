@@ -83,17 +83,48 @@ def test_a_reduced_head_changes_nothing(without: list[Outcome], wishes: list[Wis
     check_same(name, wishes[:4], found, without[:4])
 
 
+BUDGETS = (1, 4, 7, 64)
+
+
+@pytest.fixture(scope="module")
+def budgeted(backend: Backend) -> tuple[list[Wish], list[Outcome]]:
+    token_ids, channel = backend(None).prompt("Add 12 and 30.")
+    wishes = [Wish(token_ids, channel, 64 + budget, thinking_budget=budget) for budget in BUDGETS]
+    return wishes, play(backend(None), wishes)
+
+
 @pytest.mark.contract("EXEC-18", "TMPL-12", "TMPL-13")
 @pytest.mark.parametrize("name", BACKENDS)
-def test_a_thinking_budget_holds_to_the_token(backend: Backend, name: str) -> None:
-    """Handed case sp-08. What closes thinking is shown to the drafter: what follows is drafted as well as ever."""
-    token_ids, channel = backend(None).prompt("Add 12 and 30.")
-    wishes = [Wish(token_ids, channel, 64, thinking_budget=budget) for budget in (1, 4, 6, 7)]
+def test_a_thinking_budget_holds_to_the_token(
+    backend: Backend, budgeted: tuple[list[Wish], list[Outcome]], name: str
+) -> None:
+    """Handed case sp-08, whose budget is 64, and smaller ones. What closes thinking is shown to the drafter: what
+    follows is drafted as well as ever."""
+    wishes, without = budgeted
     found = play(backend(name), wishes)
-    assert [outcome.seen for outcome in found] == [outcome.seen for outcome in play(backend(None), wishes)]
-    for outcome in found:
+    assert [outcome.seen for outcome in found] == [outcome.seen for outcome in without]
+    for outcome, budget in zip(found, BUDGETS, strict=True):
         assert outcome.ending is not None and outcome.ending[4], "the budget was spent"
+        assert budget < outcome.ending[3] <= budget + outcome.ending[4], "what closes it counts as thinking too"
         assert outcome.text["content"]
+
+
+@pytest.fixture(scope="module")
+def short(backend: Backend) -> tuple[list[Wish], list[Outcome]]:
+    wishes = [Wish(*backend(None).prompt(question), 200) for question in ("Who are you?", "Hello!")]
+    return wishes, play(backend(None), wishes)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_nothing_behind_the_end_of_a_short_answer_is_taken(short: tuple[list[Wish], list[Outcome]], name: str) -> None:
+    """Handed case sp-06: a very short answer, five drafts."""
+    wishes, without = short
+    found = play(serve(name, draft_tokens=5), wishes)
+    assert [outcome.seen for outcome in found] == [outcome.seen for outcome in without]
+    for outcome in found:
+        assert outcome.ending is not None and outcome.ending[0] == "stop_token"
+        told = outcome.speculation
+        assert told is not None and told.accepted_tokens > told.rounds, "the end comes within a round of many tokens"
 
 
 PROMPTS = 500
