@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict
 
 import pytest
@@ -29,6 +31,31 @@ def test_same_seed_gives_the_same_items() -> None:
     first, second = ([asdict(item) for item in training_items(7, 60)] for _ in range(2))
     assert first == second
     assert first != [asdict(item) for item in training_items(8, 60)]
+
+
+def digest(items: Iterable[Item]) -> str:
+    said = hashlib.blake2b(digest_size=8)
+    for item in items:
+        said.update(json.dumps(asdict(item), ensure_ascii=False).encode())
+    return said.hexdigest()
+
+
+def test_the_dialogues_are_those_of_the_shipped_weights() -> None:
+    """Whoever changes them makes another model: its scores are no repetition of the committed ones."""
+    shards = {
+        "first": training_items(1_000_000, 60),
+        "first, long": training_items(1_000_001, 2, long=True),
+        "second": training_items(2_000_000, 60, last=True),
+        "drafters": training_items(11_000_000, 60),
+        "held out": held_out_items(3, "xhigh"),
+    }
+    assert {name: digest(items) for name, items in shards.items()} == {
+        "first": "dd0af7fa5a1e7c2a",
+        "first, long": "e5ebfa040b9610e3",
+        "second": "f948b6e2407f3e7a",
+        "drafters": "f292853472b679ec",
+        "held out": "d216d8ee9398bdb8",
+    }
 
 
 def test_the_last_stage_has_shares_of_its_own() -> None:

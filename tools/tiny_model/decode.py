@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tools.tiny_model.model import Attention, GatedDeltaNet, TinyModel
+from tools.tiny_model.mixers import Attention, GatedDeltaNet
+from tools.tiny_model.model import TinyModel
 
 
 @dataclass(slots=True)

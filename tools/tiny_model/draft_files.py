@@ -21,7 +21,7 @@ class Drafters(nn.Module):
 
     def __init__(self, geometry: Geometry, sizes: DraftGeometry | None = None) -> None:
         super().__init__()
-        sizes = sizes or DraftGeometry()
+        sizes = sizes or DraftGeometry.of(geometry)
         self.mtp = MultiTokenHead(geometry)
         self.dflash = BlockDrafter(sizes, second=False)
         self.dflash2 = BlockDrafter(sizes, second=True)
@@ -73,7 +73,7 @@ def load_drafters(drafters: Drafters, directory: Path) -> None:
 
 def draft_config(geometry: Geometry) -> dict[str, object]:
     """config.json of the draft checkpoint, keys and meaning as published ones have them."""
-    sizes = asdict(DraftGeometry())
+    sizes = asdict(DraftGeometry.of(geometry))
     inner = ("block_size", "target_layer_ids", "mask_token_id", "conv_kernel_size", "conv_group_size", "selector_rank",
              "selector_top_k")  # fmt: skip
     layers = sizes["num_hidden_layers"]

@@ -7,8 +7,6 @@ reach the same numbers. Sampled rounds use rejection sampling, which keeps the t
 from __future__ import annotations
 
 import argparse
-import json
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,18 +17,18 @@ from torch import Tensor
 
 from tools.tiny_model.draft_files import Drafters, load_drafters
 from tools.tiny_model.draft_loss import MTP_DEPTHS
+from tools.tiny_model.draft_prompts import KINDS, MOST_REPLY, prompts_of
 from tools.tiny_model.drafters import BlockDrafter, MultiTokenHead
+from tools.tiny_model.evaluate import device_name
 from tools.tiny_model.export import load_weights
-from tools.tiny_model.generate import compose
 from tools.tiny_model.geometry import Geometry
-from tools.tiny_model.heldout import distinct_episodes, held_out_items
 from tools.tiny_model.model import TinyModel
-from tools.tiny_model.skills.free import free
-from tools.tiny_model.template import load_template, render
+from tools.tiny_model.noise import mean_and_error
+from tools.tiny_model.scores import Rates, of_training_code, write_scores
+from tools.tiny_model.template import ASSETS
 from tools.tiny_model.tokenizer import id_of, load
 
 CHUNK = 32
-MOST_PROMPT, MOST_REPLY = 640, 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +147,19 @@ def accept(drafted: Drafted, logits: Tensor, temperature: float) -> tuple[Tensor
     return accepted, torch.multinomial(rest, 1)[:, 0]
 
 
-@torch.inference_mode()
 def tokens_per_round(
     model: TinyModel, drafter: Drafter, prompts: list[list[int]], *, drafts: int, temperature: float, stop: int
 ) -> float:
     """Mean over all rounds of all prompts, the stop token included."""
+    emitted, rounds = rounds_of(model, drafter, prompts, drafts=drafts, temperature=temperature, stop=stop)
+    return mean_and_error(emitted, rounds)[0]
+
+
+@torch.inference_mode()
+def rounds_of(
+    model: TinyModel, drafter: Drafter, prompts: list[list[int]], *, drafts: int, temperature: float, stop: int
+) -> tuple[list[int], list[int]]:
+    """(tokens, rounds) of every prompt, the stop token included."""
     torch.manual_seed(7)
     device = model.model.embed_tokens.weight.device
     length = -(-(max(map(len, prompts)) + MOST_REPLY + drafts + 1) // CHUNK) * CHUNK
@@ -166,7 +172,7 @@ def tokens_per_round(
     first, _ = first_token(model.logits(hidden[line, begun - 1]), temperature)
     tokens[line, begun] = first
     count, running = begun + 1, first != stop
-    emitted = rounds = 0
+    emitted, rounds = torch.zeros_like(count), torch.zeros_like(count)
     steps = torch.arange(drafts + 1, device=device)
     while bool(running.any()):
         drafted = drafter(model, Seen(tokens, count, hidden, residuals), temperature, drafts)
@@ -179,11 +185,11 @@ def tokens_per_round(
         fresh = tokens.gather(1, count[:, None] + steps)
         ends = (fresh == stop) & (steps <= accepted[:, None])
         taken = torch.where(ends.any(1), ends.long().argmax(1), accepted) + 1
-        emitted += int(taken[running].sum())
-        rounds += int(running.sum())
+        emitted += taken * running
+        rounds += running
         running = running & ~ends.any(1) & (count + taken - begun < MOST_REPLY - drafts)
         count = torch.where(running, count + taken, count)
-    return emitted / rounds
+    return emitted.tolist(), rounds.tolist()
 
 
 def first_token(logits: Tensor, temperature: float) -> tuple[Tensor, None]:
@@ -192,58 +198,44 @@ def first_token(logits: Tensor, temperature: float) -> tuple[Tensor, None]:
     return torch.multinomial((logits.float() / temperature).softmax(-1), 1)[:, 0], None
 
 
-def prompts_of(kind: str, count: int, per_skill: int | None = None) -> list[list[int]]:
-    """Structured: the graded skills in turn, thinking at effort xhigh, `per_skill` of each or as many as there may be
-    asked for. Free: stories, poems, letters, thinking off."""
-    tokenizer, template = load(), load_template()
-    if kind == "free":
-        rng = random.Random("free prompts")
-        items = [compose(rng, episode, "off") for episode in distinct_episodes("free", free, count)]
-    else:
-        by_skill: dict[str, list[object]] = {}
-        for item in held_out_items(count if per_skill is None else per_skill, "xhigh"):
-            by_skill.setdefault(item.skill, []).append(item)
-        items = [item for group in zip(*by_skill.values(), strict=True) for item in group]  # type: ignore[misc]
-    texts = (render(template, item.messages, item.options, prompt=True) for item in items)
-    encoded = (tokenizer.encode(text, add_special_tokens=False).ids for text in texts)
-    return [ids for ids in encoded if len(ids) <= MOST_PROMPT][:count]
-
-
-def measure(model: TinyModel, drafters: Drafters, count: int) -> dict[str, dict[str, float]]:
+def measure(model: TinyModel, drafters: Drafters, count: int) -> Rates:
     stop = id_of(load(), "<|im_end|>")
     ways = {
         "mtp k=3": (draft_mtp(drafters.mtp), MTP_DEPTHS),
         "dflash k=7": (draft_block(drafters.dflash), 7),
         "dflash2 k=7": (draft_block(drafters.dflash2), 7),
     }
-    table: dict[str, dict[str, float]] = {}
-    for kind in ("structured", "free"):
+    found: Rates = {}
+    for kind in KINDS:
         prompts = prompts_of(kind, count)
         for name, (drafter, drafts) in ways.items():
             for temperature in (0.0, 1.0):
-                mean = tokens_per_round(model, drafter, prompts, drafts=drafts, temperature=temperature, stop=stop)
+                told = rounds_of(model, drafter, prompts, drafts=drafts, temperature=temperature, stop=stop)
                 column = f"{kind} {'greedy' if not temperature else 'T=1'}"
-                table.setdefault(name, {})[column] = round(mean, 3)
-                print(name, column, round(mean, 3), flush=True)
-    return table
+                found.setdefault(name, {})[column] = mean_and_error(*told)
+                print(name, column, *found[name][column], flush=True)
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--target", type=Path, required=True)
     parser.add_argument("--drafters", type=Path, required=True)
+    parser.add_argument("--config", type=Path, default=ASSETS / "config.json", help="of the target")
     parser.add_argument("--count", type=int, default=200)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, help="the score file to write")
     arguments = parser.parse_args()
+    if arguments.count < 2:
+        parser.error("one prompt has no error: --count 2 at least")
     torch.set_float32_matmul_precision("high")
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    model = TinyModel(Geometry.read())
+    model = TinyModel(Geometry.read(arguments.config))
     load_weights(model, arguments.target)
     drafters = Drafters(model.geometry)
     load_drafters(drafters, arguments.drafters)
-    table = measure(model.to(device), drafters.to(device), arguments.count)
+    found = measure(model.to(device), drafters.to(device), arguments.count)
     if arguments.out:
-        arguments.out.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+        write_scores(arguments.out, of_training_code(device_name(model), "float32", tokens_per_round=found))
 
 
 if __name__ == "__main__":

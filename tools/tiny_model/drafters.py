@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tools.tiny_model.geometry import Geometry
-from tools.tiny_model.model import EPSILON, MLP, Layer, ZeroCentredNorm, rotate
+from tools.tiny_model.mixers import EPSILON, ZeroCentredNorm, rotate
+from tools.tiny_model.model import MLP, Layer
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,11 @@ class DraftGeometry:
     conv_group_size: int = 16
     selector_rank: int = 32
     selector_top_k: int = 16
+
+    @classmethod
+    def of(cls, target: Geometry) -> DraftGeometry:
+        """For a target of another width; everything else stays."""
+        return cls(hidden_size=target.hidden_size, vocab_size=target.vocab_size)
 
 
 class MultiTokenHead(nn.Module):

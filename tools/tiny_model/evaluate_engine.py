@@ -44,6 +44,8 @@ NEWCOMERS = "newcomers"
 ANSWERS_BETWEEN_WRITES = 25
 ROWS = 8
 LONGEST = 8192
+# No answer is refused because others share the machine.
+LONGEST_WAIT_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,13 @@ def questions_of(mode: Mode, arguments: argparse.Namespace) -> Iterable[Question
     return map(of_item, held_out_items(arguments.per_skill, mode, long=arguments.long))
 
 
+def options_of(artifact: str | None, device: str | None, **spec: Any) -> ServeOptions:
+    return ServeOptions(
+        artifact=artifact, device=int(device) if device and device.isdigit() else device, max_concurrency=ROWS,
+        kv_capacity=ROWS * LONGEST, pending_timeout_ms=LONGEST_WAIT_MS, **spec,
+    )  # fmt: skip
+
+
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("artifact", nargs="?")
@@ -177,9 +186,7 @@ def parse() -> argparse.Namespace:
 
 def main() -> None:
     arguments = parse()
-    device = int(arguments.device) if (arguments.device or "").isdigit() else arguments.device
-    options = ServeOptions(artifact=arguments.artifact, device=device, max_concurrency=ROWS, kv_capacity=ROWS * LONGEST)
-    prepared = prepare(options, PluginRegistry.discover())
+    prepared = prepare(options_of(arguments.artifact, arguments.device), PluginRegistry.discover())
     for mode in arguments.modes:
         questions = in_turn(questions_of(mode, arguments), arguments.skills, arguments.skip)
         tally = Tally(facts(prepared), mode, questions, arguments.out)

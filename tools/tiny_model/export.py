@@ -39,7 +39,9 @@ def load_weights(model: TinyModel, directory: Path) -> None:
     model.load_state_dict({name: stored[name].float() for name in model.state_dict()})
 
 
-def export(directory: Path, target: Path, drafters: Path | None, config: Path) -> None:
+def export(
+    directory: Path, target: Path, drafters: Path | None, config: Path, dialogues: int = COUNTED_DIALOGUES
+) -> None:
     """`config` is that of the target; without `drafters` nothing of speculation is in the result."""
     directory.mkdir(parents=True, exist_ok=True)
     for name in SIDE_FILES:
@@ -50,7 +52,7 @@ def export(directory: Path, target: Path, drafters: Path | None, config: Path) -
         from tools.tiny_model.draft_files import draft_config
 
         weights |= load_file(drafters / DRAFTERS)
-        ids, share = frequent_tokens()
+        ids, share = frequent_tokens(dialogues)
         print(f"reduced head: {len(ids)} tokens are {share:.2%} of what the model says")
         weights["draft_head.token_ids"] = torch.tensor(ids, dtype=torch.int32)
         described = json.dumps(draft_config(Geometry.read(config)), indent=2) + "\n"
@@ -58,11 +60,11 @@ def export(directory: Path, target: Path, drafters: Path | None, config: Path) -
     save_file(weights, directory / WEIGHTS, metadata={"format": "pt"})
 
 
-def frequent_tokens() -> tuple[list[int], float]:
+def frequent_tokens(dialogues: int) -> tuple[list[int], float]:
     """The tokens of a reduced head, most frequent first, and the share of all learned tokens that they are."""
     tokenizer, template = load(), load_template()
     counts: Counter[int] = Counter()
-    for item in training_items(-2, COUNTED_DIALOGUES):
+    for item in training_items(-2, dialogues):
         encoded = encode_item(item, tokenizer, template)
         counts.update(token for token, learned in zip(encoded.tokens, encoded.learned, strict=True) if learned)
     forced = [tokenizer.token_to_id(token) for token in FORCED]
@@ -80,6 +82,9 @@ def main() -> None:
     parser.add_argument("--target", type=Path, help="directory with the trained model.safetensors")
     parser.add_argument("--drafters", type=Path, help="directory with the trained drafters.safetensors")
     parser.add_argument("--config", type=Path, default=ASSETS / "config.json")
+    parser.add_argument(
+        "--dialogues", type=int, default=COUNTED_DIALOGUES, help="in which the tokens of the reduced head are counted"
+    )
     parser.add_argument("--random", action="store_true", help="random weights, as a placeholder")
     arguments = parser.parse_args()
     target = arguments.target or arguments.directory
@@ -88,7 +93,7 @@ def main() -> None:
         arguments.directory.mkdir(parents=True, exist_ok=True)
         target = arguments.directory
         save_weights(TinyModel(Geometry.read(arguments.config)), target)
-    export(arguments.directory, target, arguments.drafters, arguments.config)
+    export(arguments.directory, target, arguments.drafters, arguments.config, arguments.dialogues)
 
 
 if __name__ == "__main__":

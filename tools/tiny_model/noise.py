@@ -64,6 +64,15 @@ def shift_chance(pairs: Sequence[tuple[Count, Count]]) -> float:
     return normal_chance(max(0.0, abs(excess) - 0.5) / math.sqrt(variance))
 
 
+def mean_and_error(tokens: Sequence[int], rounds: Sequence[int]) -> tuple[float, float]:
+    """Tokens per round over all prompts, and its standard error, prompts taken as drawn at random: rounds of one answer
+    are not independent."""
+    mean, count = sum(tokens) / sum(rounds), len(rounds)
+    spread = sum((made - mean * used) ** 2 for made, used in zip(tokens, rounds, strict=True))
+    error = math.sqrt(spread * count / (count - 1)) / sum(rounds) if count > 1 else math.inf
+    return round(mean, 3), round(error, 3)
+
+
 def normal_chance(deviations: float) -> float:
     """Two-sided, of a value that many standard errors from zero."""
     return math.erfc(abs(deviations) / math.sqrt(2))

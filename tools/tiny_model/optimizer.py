@@ -7,7 +7,7 @@ model on synthetic text gets about twice as far per step with it as with AdamW a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -81,6 +81,30 @@ class Optimizer:
         self.muon.step(self.muon_rate * share)
         self.adam_now.copy_(self.adam_rate * share)
         self.adam.step()
+
+    def moments(self) -> dict[str, Tensor]:
+        """All that it remembers, by names that depend on the model alone."""
+        named = {f"muon.{index}": velocity for index, (_, velocity) in enumerate(self.muon.groups)}
+        for index, weight in enumerate(self._by_adam()):
+            named |= {f"adam.{index}.{name}": value for name, value in self.adam.state[weight].items()}
+        return named
+
+    def load(self, moments: Mapping[str, Tensor]) -> None:
+        """What `moments` gave, before the first step."""
+        for index, (_, velocity) in enumerate(self.muon.groups):
+            velocity.copy_(moments[f"muon.{index}"])
+        for index, weight in enumerate(self._by_adam()):
+            prefix = f"adam.{index}."
+            # `load_state_dict` would put a copy in the place of the rate that `step` sets.
+            self.adam.state[weight] = {
+                name.removeprefix(prefix): value.to(self.adam_now.device)
+                for name, value in moments.items()
+                if name.startswith(prefix)
+            }
+
+    def _by_adam(self) -> list[nn.Parameter]:
+        weights: list[nn.Parameter] = self.adam.param_groups[0]["params"]
+        return weights
 
 
 def hidden_matrices(named: dict[str, nn.Parameter]) -> dict[str, nn.Parameter]:

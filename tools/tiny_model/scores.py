@@ -73,6 +73,15 @@ def write_scores(path: Path, *measurements: Measurement) -> None:
     path.write_text(re.sub(r"\[\s+(\S+),\s+(\S+)\s+\]", r"[\1, \2]", text) + "\n", encoding="utf-8")
 
 
+def of_training_code(
+    device: str, dtype: str, *, scores: Counts | None = None, tokens_per_round: Rates | None = None
+) -> Measurement:
+    return Measurement(
+        date=today(), engine=f"training code, {commit()}", device=device, dtype=dtype, scores=scores or {},
+        tokens_per_round=tokens_per_round or {},
+    )  # fmt: skip
+
+
 def today() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%d")
 

@@ -23,12 +23,14 @@ from tools.tiny_model.tokenizer import load
 SHARD_DIALOGUES = 1024
 # A long dialogue is as much text as twenty others.
 LONG_SHARD_DIALOGUES = 64
+# Rows of long dialogues are so many times as long.
+LONGER = 8
 # A repeated batch comes this many batches after it was new.
 REPEAT_AFTER = 150
 
 
 class BatchStream:
-    """Endless batches of packed rows. Start it before the first use of CUDA: the workers are forked."""
+    """Endless batches of packed rows, whoever generates them. Start it before the first use of CUDA: it forks."""
 
     def __init__(
         self, *, seed: int, workers: int, rows: int, length: int, chunk: int, long_every: int = 0, repeat: bool = False,
@@ -37,14 +39,17 @@ class BatchStream:
         """Every `long_every`-th shard has long dialogues, in rows eight times as long and an eighth as many.
 
         `repeat` gives every batch a second time: the generator is slower than the GPU. `last`: with the last shares.
+        Without `workers` this process generates, between the steps.
         """
+        if long_every and rows % LONGER:
+            raise ValueError(f"{rows} rows are no multiple of {LONGER}: a row of long dialogues is as long as {LONGER}")
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
         self.seed, self.rows, self.length, self.chunk = seed, rows, length, chunk
         self.long_every, self.repeat, self.last = long_every, repeat, last
         # Bounds how far the workers run ahead, and with it the memory.
-        self.ahead = Semaphore(4 * workers)
+        self.ahead = Semaphore(4 * max(1, workers))
         self.stopped = False
-        self.pool = multiprocessing.get_context("fork").Pool(workers)
+        self.pool = multiprocessing.get_context("fork").Pool(workers) if workers else None
 
     def __enter__(self) -> Self:
         return self
@@ -55,7 +60,8 @@ class BatchStream:
         # The pool's own thread may be waiting for a free place, and terminating waits for that thread.
         self.stopped = True
         self.ahead.release()
-        self.pool.terminate()
+        if self.pool:
+            self.pool.terminate()
 
     def __iter__(self) -> Iterator[Rows]:
         before: deque[Rows] = deque()
@@ -68,7 +74,8 @@ class BatchStream:
 
     def _new(self) -> Iterator[Rows]:
         rest: dict[int, Rows] = {}
-        for shard in self.pool.imap(_make_shard, self._jobs()):
+        shards = self.pool.imap(_make_shard, self._jobs()) if self.pool else map(_make_shard, self._jobs())
+        for shard in shards:
             self.ahead.release()
             length = shard.tokens.shape[1]
             count = self.rows * self.length // length
@@ -84,7 +91,7 @@ class BatchStream:
             if self.stopped:
                 return
             long = bool(self.long_every) and shard % self.long_every == 1
-            yield self.seed * 1_000_000 + shard, self.length * (8 if long else 1), self.chunk, long, self.last
+            yield self.seed * 1_000_000 + shard, self.length * (LONGER if long else 1), self.chunk, long, self.last
 
 
 def _joined(one: Rows, other: Rows) -> Rows:

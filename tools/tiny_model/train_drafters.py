@@ -1,6 +1,7 @@
 """Trains the drafters of a finished target: the MTP head and DFlash together, then what DFlash2 adds to DFlash.
 
-The target is frozen; its hidden states are made on the fly. With `--resume` the drafters there are trained further.
+The target is frozen; its hidden states are made on the fly. Steps are counted (`stages.py`). What does not come to its
+end within `--budget` seconds keeps its state, ends with 3, and goes on when it is called again.
 """
 
 from __future__ import annotations
@@ -8,26 +9,41 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tools.tiny_model.draft_files import Drafters, load_drafters, save_drafters
+from tools.tiny_model.draft_files import Drafters, save_drafters
 from tools.tiny_model.draft_loss import Lesson, block_loss, lesson, mtp_loss
 from tools.tiny_model.encode import IGNORED, Rows
-from tools.tiny_model.export import load_weights
+from tools.tiny_model.export import WEIGHTS, load_weights
 from tools.tiny_model.geometry import Geometry
+from tools.tiny_model.loop import run_steps
 from tools.tiny_model.model import TinyModel
 from tools.tiny_model.optimizer import Optimizer, schedule
-from tools.tiny_model.step import PLAIN_STEPS, Arrays, TrainingStep
+from tools.tiny_model.stages import DRAFTERS, DrafterStage
+from tools.tiny_model.state import (
+    OutOfTime,
+    State,
+    StateOfOthers,
+    drop_state,
+    load_state,
+    read_state,
+    save_state,
+    settings_digest,
+)
+from tools.tiny_model.step import Arrays, TrainingStep
 from tools.tiny_model.stream import BatchStream
 
 ANCHORS = 96
-CHUNK = 32
 
 
 class Arranged:
@@ -46,100 +62,144 @@ class Arranged:
         return rows.tokens, rows.positions, rows.labels, anchors
 
 
-def main() -> None:
-    arguments = parse()
-    torch.manual_seed(arguments.seed)
+@dataclass(frozen=True, slots=True)
+class Part:
+    """`trained` is asked for when the part begins: it says which weights have gradients."""
+
+    name: str
+    steps: int
+    trained: Callable[[], nn.Module]
+    loss: Callable[[Lesson], Tensor]
+
+
+def parts_of(drafters: Drafters, target: TinyModel, stage: DrafterStage) -> tuple[Part, Part]:
+    def both() -> nn.Module:
+        return nn.ModuleDict({"mtp": drafters.mtp, "dflash": drafters.dflash})
+
+    def loss_of_both(given: Lesson) -> Tensor:
+        return mtp_loss(drafters.mtp, target, given) + block_loss(drafters.dflash, target, given)
+
+    return (
+        Part("mtp + dflash", stage.first_steps, both, loss_of_both),
+        Part(
+            "dflash2", stage.second_steps, drafters.added_by_second, partial(block_loss, drafters.dflash2, target)
+        ),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    stage: DrafterStage
+    target: TinyModel
+    drafters: Drafters
+    batches: Iterator[Rows]
+    out: Path
+    settings: str
+    graph: bool
+    deadline: float
+
+    def run(self) -> dict[str, list[float]]:
+        """The losses of both parts. Raises OutOfTime, when `out` has the state, and StateOfOthers."""
+        state = read_state(self.out, self.settings)
+        curves: dict[str, list[float]] = {}
+        for number, part in enumerate(parts_of(self.drafters, self.target, self.stage)):
+            begun = state.losses[number] if state and number < len(state.losses) else None
+            if begun is not None and len(begun) == part.steps:
+                curves[part.name] = list(begun)
+                next(islice(self.batches, part.steps, part.steps), None)
+                continue
+            if number and begun is None:
+                self.drafters.start_second()
+            curves[part.name] = self._run_part(part, begun, curves)
+            save_drafters(self.drafters, self.out)
+        return curves
+
+    def _run_part(self, part: Part, begun: tuple[float, ...] | None, curves: dict[str, list[float]]) -> list[float]:
+        stage, trained, arranged = self.stage, part.trained(), Arranged(self.stage.seed)
+        optimizer = Optimizer(trained, muon_rate=stage.muon_rate, adam_rate=stage.adam_rate)
+        step = TrainingStep(trained, optimizer, partial(self._loss, part.loss), arranged, graph=self.graph)
+        if begun:
+            load_state(self.out, self.drafters, optimizer)
+            print(f"goes on after {len(begun)} steps of {part.name}, whose batches are made again", flush=True)
+            for rows in islice(self.batches, len(begun)):
+                arranged(rows)
+        losses = run_steps(
+            step, self.batches, steps=part.steps, before=begun or (), deadline=self.deadline,
+            share=partial(schedule, cooling=stage.cooling),
+        )  # fmt: skip
+        if len(losses) < part.steps:
+            kept = (*map(tuple, curves.values()), tuple(losses))
+            save_state(self.out, State(settings=self.settings, losses=kept), self.drafters, optimizer)
+            raise OutOfTime(len(losses), part.steps, self.out)
+        return losses
+
+    def _loss(
+        self, loss: Callable[[Lesson], Tensor], tokens: Tensor, positions: Tensor, labels: Tensor, anchors: Tensor
+    ) -> Tensor:
+        sizes = self.drafters.dflash.geometry
+        return loss(
+            lesson(
+                self.target, tokens, positions, labels, anchors, taps=sizes.target_layer_ids, block=sizes.block_size,
+                chunk=self.stage.chunk,
+            )
+        )  # fmt: skip
+
+
+def run_stage(arguments: argparse.Namespace, stage: DrafterStage) -> None:
+    deadline = time.monotonic() + arguments.budget
+    torch.manual_seed(stage.seed)
     torch.set_float32_matmul_precision("high")
     arguments.out.mkdir(parents=True, exist_ok=True)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     stream = BatchStream(
-        seed=arguments.seed, workers=arguments.workers, rows=arguments.rows, length=arguments.length, chunk=CHUNK,
+        seed=stage.seed, workers=arguments.workers, rows=stage.rows, length=stage.length, chunk=stage.chunk,
         repeat=True,
     )  # fmt: skip
     with stream:
-        target = TinyModel(Geometry.read())
+        target = TinyModel(Geometry.read(stage.config))
         load_weights(target, arguments.target)
         target.to(device).requires_grad_(requires_grad=False)
-        drafters = Drafters(target.geometry)
-        if arguments.resume:
-            load_drafters(drafters, arguments.resume)
-        drafters.to(device)
-        if not arguments.no_compile:
+        drafters = Drafters(target.geometry).to(device)
+        if arguments.compile:
             torch._dynamo.config.recompile_limit = 64
             for layer in target.model.layers:
                 layer.compile()
-        batches = iter(stream)
-        curves: dict[str, list[float]] = {}
-        if arguments.first:
-            both = nn.ModuleDict({"mtp": drafters.mtp, "dflash": drafters.dflash})
-            curves["mtp + dflash"] = train(
-                both, target, drafters, lambda given: mtp_loss(drafters.mtp, target, given)
-                + block_loss(drafters.dflash, target, given), batches, arguments, arguments.first,
-            )  # fmt: skip
-            drafters.start_second()
-            save_drafters(drafters, arguments.out)
-        if arguments.second:
-            added = drafters.added_by_second()
-            curves["dflash2"] = train(
-                added, target, drafters, lambda given: block_loss(drafters.dflash2, target, given), batches, arguments,
-                arguments.second,
-            )  # fmt: skip
-            save_drafters(drafters, arguments.out)
-    (arguments.out / "draft_losses.json").write_text(json.dumps(curves), encoding="utf-8")
+        training = Training(
+            stage, target, drafters, iter(stream), arguments.out,
+            settings_digest(stage, target.geometry, arguments.target / WEIGHTS),
+            graph=device == "cuda" and not arguments.no_graph, deadline=deadline,
+        )  # fmt: skip
+        curves = training.run()
+    drop_state(arguments.out)
+    rounded = {name: [round(loss, 4) for loss in losses] for name, losses in curves.items()}
+    (arguments.out / "draft_losses.json").write_text(json.dumps(rounded), encoding="utf-8")
 
 
-def train(
-    trained: nn.Module, target: TinyModel, drafters: Drafters, loss: Callable[[Lesson], Tensor], batches: object,
-    arguments: argparse.Namespace, budget: float,
-) -> list[float]:  # fmt: skip
-    """Every tenth loss. The rates follow the clock or, with `--steps`, the count, as in `train.py`."""
-    geometry = drafters.dflash.geometry
-
-    def of_batch(tokens: Tensor, positions: Tensor, labels: Tensor, anchors: Tensor) -> Tensor:
-        taps, block = geometry.target_layer_ids, geometry.block_size
-        return loss(lesson(target, tokens, positions, labels, anchors, taps=taps, block=block, chunk=CHUNK))
-
-    graph = target.model.embed_tokens.weight.is_cuda and not arguments.no_graph
-    optimizer = Optimizer(trained, muon_rate=arguments.muon_rate, adam_rate=arguments.adam_rate)
-    step = TrainingStep(trained, optimizer, of_batch, Arranged(arguments.seed), graph=graph)
-    losses: list[float] = []
-    done, began = 0, time.monotonic()
-    for rows in batches:  # type: ignore[attr-defined]
-        spent = time.monotonic() - began if done >= PLAIN_STEPS + 1 else 0.0
-        progress = max(spent / budget, done / arguments.steps if arguments.steps else 0.0)
-        if progress >= 1:
-            break
-        value = step(rows, schedule(progress, cooling=0.7))
-        done += 1
-        if done == PLAIN_STEPS + 1:
-            # As in training the target, compiling is no progress.
-            value.item()
-            began = time.monotonic()
-        if done % 10 == 1:
-            losses.append(round(value.item(), 4))
-            if done % 250 == 1:
-                print(f"step {done} loss {losses[-1]} at {time.monotonic() - began:.1f} s", flush=True)
-    print(f"{done} steps, last losses {losses[-3:]}", flush=True)
-    return losses
-
-
-def parse() -> argparse.Namespace:
+def parse() -> tuple[argparse.Namespace, DrafterStage]:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--target", type=Path, required=True, help="directory with the target's model.safetensors")
-    parser.add_argument("--resume", type=Path, help="directory with drafters to continue from")
-    parser.add_argument("--first", type=float, default=80, help="seconds for MTP and DFlash; 0: keep them")
-    parser.add_argument("--second", type=float, default=40, help="seconds for DFlash2; 0: keep it")
-    parser.add_argument("--steps", type=int, default=0, help="steps of each part; the seconds are the most it may take")
-    parser.add_argument("--seed", type=int, default=11)
-    parser.add_argument("--rows", type=int, default=32)
-    parser.add_argument("--length", type=int, default=1024)
-    parser.add_argument("--muon-rate", type=float, default=0.02)
-    parser.add_argument("--adam-rate", type=float, default=0.002)
+    parser.add_argument("--budget", type=float, default=480, help="seconds after which the state is kept instead")
     parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 2) - 2))
-    parser.add_argument("--no-compile", action="store_true")
+    parser.add_argument("--compile", action="store_true", help="compile the target: pays after some thousand steps")
     parser.add_argument("--no-graph", action="store_true", help="launch every kernel instead of replaying a graph")
-    return parser.parse_args()
+    changed = parser.add_argument_group("other drafters than the shipped ones: to try something, or in a test")
+    changed.add_argument("--first-steps", type=int, help="of MTP and DFlash")
+    changed.add_argument("--second-steps", type=int, help="of DFlash2")
+    changed.add_argument("--rows", type=int, help="packed rows per step")
+    changed.add_argument("--length", type=int, help="tokens per row")
+    changed.add_argument("--config", type=Path, help="of the target")
+    arguments = parser.parse_args()
+    given = {name: getattr(arguments, name) for name in ("first_steps", "second_steps", "rows", "length", "config")}
+    return arguments, replace(DRAFTERS, **{name: value for name, value in given.items() if value is not None})
+
+
+def main() -> None:
+    try:
+        run_stage(*parse())
+    except (OutOfTime, StateOfOthers) as error:
+        print(f"{error.code}: {error}", file=sys.stderr)
+        raise SystemExit(3 if isinstance(error, OutOfTime) else 2) from None
 
 
 if __name__ == "__main__":
