@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from ninfer_core.plugins import PluginRegistry
-from ninfer_core.testing.scripted_drafters import scripted_registry
+from tests.scripted_backend import scripted
+
+__all__ = ["scripted"]
 
 FIGURES_FOLDER = "--results"
 
@@ -42,12 +44,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PluginRegistry]:
-    """With the backend of drafters that tests make."""
-    folder: Path = tmp_path_factory.mktemp("scripted")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(folder))
-        yield scripted_registry(folder)
+def registry(scripted: PluginRegistry) -> PluginRegistry:
+    return scripted
 
 
 @pytest.fixture(scope="session")
