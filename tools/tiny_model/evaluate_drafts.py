@@ -1,7 +1,8 @@
-"""Tokens per round of every drafter through the engine of this process, on the prompts of `draft_measure.py`.
+"""Tokens per round of an artifact's drafters through the engine of this process, on the prompts of `draft_measure.py`.
 
-`python -m tools.tiny_model.evaluate_drafts [ARTIFACT] --out drafts.json`. At temperature 1 the engine draws from its 20
-likeliest tokens, where the training code draws from all.
+`python -m tools.tiny_model.evaluate_drafts [ARTIFACT] --out drafts.json`. The artifact's drafter is DFlash2; DFlash,
+which is within it, is measured by the training code alone. At temperature 1 the engine draws from the 20 likeliest
+tokens, the training code from all.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tools.tiny_model.noise import mean_and_error
 from tools.tiny_model.outcomes import request_body
 from tools.tiny_model.scores import read_scores, write_scores
 
-DRAFTS = {"mtp": 3, "dflash": 7, "dflash2": 7}
+DRAFTS = {"mtp": 3, "dflash2": 7}
 TEMPERATURES = {"greedy": 0.0, "T=1": 1.0}
 
 

@@ -107,13 +107,13 @@ def of_newcomer(request: Request, mode: Mode) -> Question:
     return Question(NEWCOMERS, request.body(MODEL, thinking=mode != "off"), request.right)
 
 
-def in_turn(questions: Iterable[Question], skills: Sequence[str] | None, skip: int = 0) -> list[Question]:
+def in_turn(questions: Iterable[Question], skills: Sequence[str] | None) -> list[Question]:
     """One of each skill, then another of each: whatever is left out in the end is left out of all."""
     by_skill: dict[str, list[Question]] = {}
     for question in questions:
         if not skills or question.skill in skills:
             by_skill.setdefault(question.skill, []).append(question)
-    return [question for group in list(zip(*by_skill.values(), strict=True))[skip:] for question in group]
+    return [question for group in zip(*by_skill.values(), strict=True) for question in group]
 
 
 class Tally:
@@ -173,8 +173,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--newcomers", action="store_true", help="the first requests of newcomers instead: xhigh or off"
     )
-    parser.add_argument("--skip", type=int, default=0, help="leave out so many of each skill, asked elsewhere")
-    parser.add_argument("--skills", nargs="+", help="only these")
+    parser.add_argument(
+        "--skills", nargs="+", help="only these: the others may be added to the same file by another call"
+    )
     parser.add_argument("--device", help="as in `ninfer serve`")
     parser.add_argument("--seconds", type=float, default=math.inf, help="ask no more after so long in one mode")
     parser.add_argument("--out", type=Path, help="the score file to write or to add to")
@@ -188,7 +189,7 @@ def main() -> None:
     arguments = parse()
     prepared = prepare(options_of(arguments.artifact, arguments.device), PluginRegistry.discover())
     for mode in arguments.modes:
-        questions = in_turn(questions_of(mode, arguments), arguments.skills, arguments.skip)
+        questions = in_turn(questions_of(mode, arguments), arguments.skills)
         tally = Tally(facts(prepared), mode, questions, arguments.out)
         began = time.monotonic()
         asyncio.run(answer_all(prepared, [question.body for question in questions], tally.add, arguments.seconds))
