@@ -96,12 +96,8 @@ def read_script(path: Path) -> Script:
     return script
 
 
-def parse_script(data: bytes) -> Script:
-    """The three forms of the file. Raises msgspec.DecodeError; the answers are not checked any further."""
-    return msgspec.convert({"answers": _listed(data)}, Script)
-
-
 def _listed(data: bytes) -> list[dict[str, Any]]:
+    """The answers, whichever of its three forms the file has. Raises msgspec.DecodeError."""
     try:
         document = msgspec.json.decode(data)
     except msgspec.DecodeError:

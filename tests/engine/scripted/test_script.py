@@ -9,23 +9,29 @@ import msgspec
 import pytest
 
 from ninfer_core.api.errors import PlanRejected
-from ninfer_core.engine.scripted.script import ScriptedAnswer, parse_script, pieces_of, read_script
+from ninfer_core.engine.scripted.script import Script, ScriptedAnswer, pieces_of, read_script
 
 ONE = b'{"content": "one"}'
 TWO = b'{"match": "x", "raw": "two"}'
+
+
+def script_of(folder: Path, data: bytes) -> Script:
+    path = folder / "script.json"
+    path.write_bytes(data)
+    return read_script(path)
 
 
 @pytest.mark.parametrize(
     "data",
     [b"[" + ONE + b"," + TWO + b"]", b'{"answers": [' + ONE + b"," + TWO + b"]}", ONE + b"\n" + TWO + b"\n"],
 )
-def test_three_forms_say_the_same(data: bytes) -> None:
-    first, second = parse_script(data).answers
+def test_three_forms_say_the_same(tmp_path: Path, data: bytes) -> None:
+    first, second = script_of(tmp_path, data).answers
     assert (first.content, second.match, second.raw) == ("one", "x", "two")
 
 
-def test_one_answer_is_a_script() -> None:
-    assert len(parse_script(ONE).answers) == 1
+def test_one_answer_is_a_script(tmp_path: Path) -> None:
+    assert len(script_of(tmp_path, ONE).answers) == 1
 
 
 @pytest.mark.parametrize(
@@ -50,10 +56,8 @@ def test_one_answer_is_a_script() -> None:
     ],
 )
 def test_what_is_wrong_is_said_before_the_start(tmp_path: Path, data: bytes, said: str) -> None:
-    path = tmp_path / "script.json"
-    path.write_bytes(data)
     with pytest.raises(PlanRejected) as raised:
-        read_script(path)
+        script_of(tmp_path, data)
     assert said in raised.value.message and "docs/scripted.md" in raised.value.message
 
 
