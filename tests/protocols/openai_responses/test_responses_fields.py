@@ -119,7 +119,7 @@ def test_what_is_refused_by_name(connect: Connect, field: str, value: object, co
     assert field in error["message"]
 
 
-@pytest.mark.contract("RESP-10", "RESP-11", "RESP-12", "IMPL-17", "TMPL-3")
+@pytest.mark.contract("RESP-1", "RESP-2", "RESP-10", "RESP-11", "RESP-12", "IMPL-17", "TMPL-3")
 @pytest.mark.parametrize(
     ("fields", "param", "code"),
     [

@@ -150,7 +150,7 @@ TURN = "invalid_assistant_history"
 TOOL = "invalid_tool_history"
 
 
-@pytest.mark.contract("RESP-34", "RESP-35", "ERR-2")
+@pytest.mark.contract("RESP-32", "RESP-34", "RESP-35", "ERR-2")
 @pytest.mark.parametrize(
     ("items", "param", "code"),
     [
@@ -236,6 +236,7 @@ def user(part: Any) -> list[dict[str, Any]]:
             "modality_not_supported",
         ),
         ([USER, {"type": "reasoning"}], "input[1].content", "reasoning_content_not_supported"),
+        ([USER, {"type": "reasoning", "content": []}], "input[1].content", "reasoning_content_not_supported"),
         (
             [USER, {"type": "reasoning", "summary": [], "encrypted_content": "x"}],
             "input[1].content",
