@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import importlib
+import os
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -40,6 +41,8 @@ COMMANDS: Mapping[str, CommandRow] = {
 }
 TRACEBACK_FLAG = "--traceback"
 INTERRUPTED = 130
+
+_STANDARD_FILES = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 
 
 class LazyGroup(click.Group):
@@ -75,6 +78,7 @@ def ninfer() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line (None: the process's own) and return the exit code."""
+    _hold_standard_files()
     words = list(sys.argv[1:] if arguments is None else arguments)
     words, show_traceback = _take_traceback_flag(words)
     try:
@@ -105,6 +109,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def serve_main() -> int:
     """`ninfer-serve ...` is `ninfer serve ...`."""
     return main(["serve", *sys.argv[1:]])
+
+
+def _hold_standard_files() -> None:
+    """Whoever started us may have closed some of the three. A connection would take the number, and be written to by
+    whatever a library has to say."""
+    while (number := os.open(os.devnull, os.O_RDWR)) < len(_STANDARD_FILES):
+        pass
+    os.close(number)
+    for number, (name, mode) in enumerate(_STANDARD_FILES):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode))
 
 
 def _flush_output() -> None:

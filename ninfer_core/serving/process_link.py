@@ -66,9 +66,11 @@ class ProcessLink:
         return None if self._process is None else self._process.pid
 
     async def start(self, on_phase: OnPhase) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = _spawn(theirs)
+        try:
+            ours = self._begin_process()
+        except OSError as problem:
+            limits = "`ulimit -a` shows the limits on files, processes and memory"
+            raise StartFailed(f"the engine's process cannot be started: {problem.strerror}; {limits}") from problem
         ours.setblocking(False)
         stream, self._writer = await asyncio.open_connection(sock=ours)
         reader = AsyncReader(stream, engine_decoder())
@@ -168,6 +170,17 @@ class ProcessLink:
             if self._writer is not None:
                 self._writer.close()  # and so the engine ends
         self._state.fail(f"{reason}{await self._exit_status()}")
+
+    def _begin_process(self) -> socket.socket:
+        """Our end of the socket that it talks through."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                self._process = _spawn(theirs)
+            except OSError:
+                ours.close()
+                raise
+        return ours
 
     async def _exit_status(self) -> str:
         """How the process ended, where that is known at once: the requests wait for this."""

@@ -135,6 +135,18 @@ def test_output_that_cannot_be_written_is_a_line_and_an_exit_code(words: list[st
     assert done.stderr == "Error: the output cannot be written: No space left on device\n"
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_no_file_takes_the_place_of_a_standard_one_that_is_closed(closed: str) -> None:
+    program = """
+import os, sys
+from ninfer_core.cli.main import main
+main(["--help"])
+sys.exit(0 if sys.stdin and sys.stdout and sys.stderr and os.open(os.devnull, 0) > 2 else 3)
+"""
+    done = subprocess.run(["sh", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, program], timeout=60)
+    assert done.returncode == 0
+
+
 def test_another_file_that_cannot_be_written_is_not_taken_for_the_output(failing: Failing) -> None:
     failing.error = OSError(errno.ENOSPC, "No space left on device")
     with pytest.raises(OSError):

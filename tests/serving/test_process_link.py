@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import io
 import socket
 import subprocess
@@ -34,6 +35,21 @@ def test_an_engine_that_cannot_start_says_why_and_leaves_nothing_behind(tmp_path
             await link.start(lambda name, seconds: None)
         assert link.failure is not None
         assert link._process is not None and link._process.poll() is not None
+        await link.stop()
+
+    asyncio.run(run())
+
+
+def test_a_system_that_gives_no_process_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def spawn(theirs: socket.socket) -> subprocess.Popen[bytes]:
+        raise OSError(errno.EMFILE, "Too many open files", "/dev/null")
+
+    monkeypatch.setattr(process_link, "_spawn", spawn)
+
+    async def run() -> None:
+        link = ProcessLink(simulated_plan(), None, log=create_log("off"), log_level="off")
+        with pytest.raises(StartFailed, match="cannot be started: Too many open files; `ulimit -a` shows"):
+            await link.start(lambda name, seconds: None)
         await link.stop()
 
     asyncio.run(run())
