@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.tiny_model import compare_runs
+from tools.tiny_model import card, compare_runs
 from tools.tiny_model.compare_runs import NothingToCompare, compare, main
 from tools.tiny_model.noise import difference_chance, holm, interval, least_chance, pooled_error, shift_chance
 from tools.tiny_model.scores import Counts, Measurement, Rates, ScoreFile, UnreadableScores, read_scores, write_scores
@@ -129,7 +129,19 @@ def test_the_command_says_which_and_ends_accordingly(
     assert said in capsys.readouterr().out
 
 
-def test_the_committed_scores_are_score_files() -> None:
-    results = Path(compare_runs.__file__).parent / "results"
-    for path in results.glob("eval*.json"):
-        assert read_scores(path).counts()
+def test_the_card_has_the_tables_of_the_committed_scores() -> None:
+    text = (card.RESULTS.parent / "README.md").read_text(encoding="utf-8")
+    counts = read_scores(card.RESULTS / "eval.json").counts()
+    experts = read_scores(card.RESULTS / "eval-moe.json").counts()
+    for lines, title in (
+        (card.score_lines(counts, experts), "| skill | xhigh "),
+        (card.missed_lines(counts), "| skill and"),
+    ):
+        table = text[text.index(title) :].split("\n\n")[0]
+        assert table.splitlines()[2:] == list(lines)
+
+
+def test_all_committed_results_are_score_files() -> None:
+    for path in card.RESULTS.glob("*.json"):
+        found = read_scores(path)
+        assert found.counts() or found.rates()
