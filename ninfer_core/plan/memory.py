@@ -10,7 +10,7 @@ from ninfer_core.api.artifact import DTYPE_BYTES, TensorSpec
 from ninfer_core.api.geometry import BuildShape, Geometry, StateArray
 from ninfer_core.api.kv import KVLayout
 from ninfer_core.api.plan import Capacities, DeviceInfo
-from ninfer_core.ops.workspace import accept, linear, paged_attention, sample
+from ninfer_core.ops.workspace import accept, linear, paged_attention, partial_rope, sample
 from ninfer_core.plan.units import MIB, ceiling_divide
 
 PAGE_TOKENS = 64
@@ -78,17 +78,25 @@ _MAXIMA_BYTES = 1
 """Bounds what kernels leave of a logit: a number of 8 bytes for every few dozen of them."""
 
 
-def unpacked_kv_bytes(geometry: Geometry, layout: KVLayout, shape: BuildShape) -> int:
-    """What attention decodes of one layer's pages beside the model's temporaries, in a prefill by kernels."""
-    attention = geometry.attention
-    if not layout.device_functions or not paged_attention.is_narrow(layout.bytes, attention.head_dim):
+def attention_bytes(geometry: Geometry, layout: KVLayout, shape: BuildShape) -> int:
+    """What attention needs beside the model's temporaries where there are kernels, by the format of the cache: one
+    layer's pages, decoded for a prefill; or all that it computes by its reference, of a format without device functions
+    or of heads without kernels. A model counts its kernels alone, since it does not know the format."""
+    attention, activation = geometry.attention, DTYPE_BYTES[shape.activation_dtype]
+    heads = {"kv_heads": attention.kv_heads, "head_dim": attention.head_dim, "activation": activation}
+    if not layout.device_functions or not paged_attention.has_kernels(attention.head_dim, shape.activation_dtype):
+        heads["query_heads"] = attention.query_heads
+        chunk, rows, columns = shape.prefill_tokens, shape.decode_rows, shape.decode_columns
+        rotated = max(chunk, rows * columns) * (attention.query_heads + attention.kv_heads) * attention.head_dim
+        attended = max(
+            paged_attention.prefill_bytes(rows=1, columns=chunk, **heads),
+            paged_attention.decode_bytes(rows=rows, columns=columns, **heads),
+        )
+        return attended + partial_rope.workspace_bytes(elements=rotated, activation=activation)
+    if not paged_attention.is_narrow(layout.bytes, attention.head_dim):
         return 0
-    return paged_attention.unpacked_bytes(
-        context_tokens=pages_for(shape.max_context) * PAGE_TOKENS,
-        kv_heads=attention.kv_heads,
-        head_dim=attention.head_dim,
-        activation=DTYPE_BYTES[shape.activation_dtype],
-    )
+    context_tokens = pages_for(shape.max_context) * PAGE_TOKENS
+    return paged_attention.unpacked_bytes(context_tokens=context_tokens, **heads)
 
 
 def pages_for(tokens: int, page_tokens: int = PAGE_TOKENS) -> int:

@@ -13,6 +13,7 @@ from ninfer_core.api.kv import KVLayout
 from ninfer_core.api.plan import Capacities, DeviceInfo, Ledger, LedgerLine, PlannedDrafter
 from ninfer_core.plan.memory import (
     PAGE_TOKENS,
+    attention_bytes,
     device_context_bytes,
     feature_tensors,
     graph_bytes,
@@ -25,7 +26,6 @@ from ninfer_core.plan.memory import (
     spare_pages,
     state_tensors,
     tapped_bytes,
-    unpacked_kv_bytes,
 )
 from ninfer_core.plan.units import GIB, format_bytes
 
@@ -150,8 +150,8 @@ class Sizing:
         either, with what it is shown."""
         shape = self._shape(capacities)
         kernels = self._routes == "auto"
-        unpacked = unpacked_kv_bytes(self.geometry, self.layout, shape) if kernels else 0
-        largest = max(self.workspace(shape) + unpacked, sampling_bytes(self.geometry, shape, kernels))
+        attention = attention_bytes(self.geometry, self.layout, shape) if kernels else 0
+        largest = max(self.workspace(shape) + attention, sampling_bytes(self.geometry, shape, kernels))
         return largest + self._drafting_bytes(shape, shape.prefill_tokens)
 
     def bytes(self, capacities: Capacities) -> int:

@@ -17,7 +17,7 @@ from ninfer_core.api.plan import DeviceInfo, ExecutionPlan
 from ninfer_core.api.request import TOP_K_CAP
 from ninfer_core.artifact.finite import count_nonfinite
 from ninfer_core.ops.accept import Acceptor
-from ninfer_core.ops.linear.tiles import MOST_ROWS, ROW_CLASSES
+from ninfer_core.ops.workspace.linear_tiles import MOST_ROWS, ROW_CLASSES
 from ninfer_core.plan.pins import resolve_pinned
 from ninfer_core.plan.units import format_bytes
 from ninfer_core.plugins import LoadedPlugin

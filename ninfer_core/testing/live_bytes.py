@@ -26,10 +26,11 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        given = {leaf.untyped_storage().data_ptr() for leaf in tree_leaves((args, kwargs)) if _is_tensor(leaf)}
+        # Not by their addresses: storages without memory have all the same.
+        given = {leaf.untyped_storage()._cdata for leaf in tree_leaves((args, kwargs)) if _is_tensor(leaf)}
         result = func(*args, **(kwargs or {}))
         for leaf in tree_leaves(result):
-            if _is_tensor(leaf) and leaf.untyped_storage().data_ptr() not in given:
+            if _is_tensor(leaf) and leaf.untyped_storage()._cdata not in given:
                 self._add(leaf.untyped_storage())
         return result
 

@@ -20,7 +20,7 @@ from ninfer_core.ops.linear import (
     select,
 )
 from ninfer_core.ops.linear.select import Linear
-from ninfer_core.ops.linear.tiles import MOST_ROWS, ROW_CLASSES, Form
+from ninfer_core.ops.workspace.linear_tiles import MOST_ROWS, ROW_CLASSES, Form
 from ninfer_core.program.compilation import compiling_only
 
 pytestmark = [

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ninfer_core.ops.linear import DenseMatrix, Matrix, Norm, encode_fp8, encode_nvfp4, select
-from ninfer_core.ops.linear.tiles import Form
+from ninfer_core.ops.workspace.linear_tiles import Form
 
 pytestmark = [
     pytest.mark.gpu,

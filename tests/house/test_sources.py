@@ -104,14 +104,10 @@ FUNCTION_REASONS: dict[str, str] = {
         "2026-11-30: one kernel, half of its lines its parameters; kernels are fused so that a round has few launches"
     ),
     "ninfer_core/testing/simulated_plan.py:simulated_plan": "2026-11-30: one constructor, a line for each field",
-    "tests/gpu/test_program.py:test_a_dummy_decodes_in_the_bytes_of_its_ledger": (
-        "2026-11-30: one start of a large model, measured at every step; starting it twice costs minutes"
-    ),
     "tests/models/frontend/renderer/test_tokens.py:test_cache_marks_have_frontiers_where_they_can": (
         "2026-11-30: one conversation and a table of every place in it"
     ),
     "tests/models/frontend/test_frontend.py:conversations": "2026-11-30: one strategy, a line for each part",
-    "ninfer_core/ops/linear/few.py:linear_few_rows": "2026-11-30: one launch, a line for each argument",
     "ninfer_core/ops/linear/few.py:linear_few_rows_pair": "2026-12-01: one launch, a line for each argument",
     "ninfer_core/ops/linear/kernels/share.py:multiply_share": "2026-11-30: one kernel; its parts share registers",
     "ninfer_core/ops/linear/kernels/few_rows.py:few_rows": "2026-12-01: one kernel, a line for each argument",

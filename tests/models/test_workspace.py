@@ -1,4 +1,4 @@
-"""The family's workspace against what a unit of work of a small model takes, on the CPU."""
+"""The family's workspace by the references against what a unit of work of a small model takes, on the CPU."""
 
 from __future__ import annotations
 
@@ -40,7 +40,12 @@ def test_units_of_work_stay_within_the_workspace(
         run.begin(slot)
         run.prefill(slot, [1])
     shape = BuildShape(
-        prefill_tokens=prefill_tokens, decode_rows=rows, decode_columns=1, max_context=1024, activation_dtype="float32"
+        prefill_tokens=prefill_tokens,
+        decode_rows=rows,
+        decode_columns=1,
+        max_context=1024,
+        activation_dtype="float32",
+        kernels="reference",
     )
     used = max(
         peak_bytes(lambda: run.logits(run.prefill(0, [1] * prefill_tokens)[-1:])),
@@ -75,6 +80,7 @@ def test_the_next_token_head_stays_within_the_workspace(rows: int, columns: int,
         decode_columns=4,
         max_context=1024,
         activation_dtype="float32",
+        kernels="reference",
         groups=groups,
     )
     assert peak_bytes(draft) <= workspace_bytes(header, shape) + SLACK_BYTES

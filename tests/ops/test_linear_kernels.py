@@ -20,7 +20,7 @@ from ninfer_core.ops.linear import (
     encode_nvfp4,
     select,
 )
-from ninfer_core.ops.linear.tiles import H200, ROW_CLASSES, Kind, Tile, class_for
+from ninfer_core.ops.workspace.linear_tiles import H200, ROW_CLASSES, Kind, Tile, class_for
 from ninfer_core.testing.tolerances import Tolerance
 
 

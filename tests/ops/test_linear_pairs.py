@@ -7,7 +7,7 @@ import torch
 
 from ninfer_core.ops.linear import DECODE_ROWS, DenseMatrix, Linear, Matrix, Norm, dense
 from ninfer_core.ops.linear.reference import ReferenceLinear
-from ninfer_core.ops.linear.tiles import BESIDE, ROW_CLASSES
+from ninfer_core.ops.workspace.linear_tiles import BESIDE, ROW_CLASSES
 from ninfer_core.testing.tolerances import FP32_OPERATION, Tolerance
 from tests.ops.test_linear_kernels import EPSILON, FORMATS
 

@@ -14,6 +14,7 @@ from ninfer_core.api import BuildShape, TensorSpec
 from ninfer_core.api.stored_matrix import NVFP4_CODES
 from ninfer_core.artifact import open_artifact
 from ninfer_core.ops.workspace import linear
+from ninfer_core.ops.workspace.linear_tiles import NVFP4_INPUTS
 from ninfer_core.plugins import PluginRegistry
 from ninfer_core.testing.live_bytes import peak_bytes
 from tests.speculative.block_oracle import SIZES, Bench, Kind, draft_header, dtype_name, target_geometry
@@ -93,4 +94,4 @@ def test_a_head_in_codes_that_no_kernel_takes_is_decoded(hidden_size: int) -> No
     geometry = target_geometry(sizes, kind.layers)
     without, bound = (dflash.ninfer_spec_needs(each, geometry, shape).workspace_bytes for each in (header, coded))
     decoded = linear.decoded_bytes(hidden_size, sizes.vocab_size, kind.dtype.itemsize)
-    assert (bound - without > decoded // 2) == (hidden_size % linear.NVFP4_INPUTS > 0), (without, bound, decoded)
+    assert (bound - without > decoded // 2) == (hidden_size % NVFP4_INPUTS > 0), (without, bound, decoded)

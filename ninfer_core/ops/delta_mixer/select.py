@@ -9,6 +9,7 @@ import torch
 from ninfer_core.api.geometry import Kernels
 from ninfer_core.ops.delta_mixer.reference import ReferenceMixer
 from ninfer_core.ops.delta_mixer.values import MixerColumns, MixerState, MixerWeights
+from ninfer_core.ops.workspace.gated_delta import MEMORY_EVERY
 
 if TYPE_CHECKING:
     from ninfer_core.ops.delta_mixer.triton import Launch
@@ -62,7 +63,7 @@ def launch(interpreted: bool = False) -> Launch:
         scan_warps=4,
         scan_parts=(32, 64),
         scan_stages=3,
-        memory_every=2,
+        memory_every=MEMORY_EVERY,
         read_stages=1,
         read_warps=4,
         read_registers=0 if interpreted else 168,

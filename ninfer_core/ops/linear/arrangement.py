@@ -21,7 +21,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
-from ninfer_core.ops.workspace.linear import NVFP4_INPUTS
+from ninfer_core.ops.workspace.linear_tiles import NVFP4_INPUTS
 
 SIGN, REST, REST_SHIFT = 1 << 15, 7 << 6, 6
 """Of an operand: the bit of the sign, those of the other three, and how far up they are."""

@@ -8,9 +8,16 @@ from typing import Any
 import torch
 
 from ninfer_core.ops.linear.kernels.few_rows import few_rows, few_rows_pair
-from ninfer_core.ops.linear.matrix import DenseMatrix, Fp8Matrix, Matrix
-from ninfer_core.ops.linear.tiles import Form, Tile, form_of, stands_alone
-from ninfer_core.ops.workspace.linear import LEAST_SHARE
+from ninfer_core.ops.linear.matrix import DenseMatrix, Fp8Matrix, Matrix, form_of
+from ninfer_core.ops.workspace.linear_tiles import (
+    LEAST_SHARE,
+    FewRows,
+    Form,
+    Tile,
+    blocks_of,
+    shared_sums,
+    stands_alone,
+)
 
 FEW_PROGRAMS = 132
 """Up to so many, a launch leaves most of an H200 free for the next one."""
@@ -39,11 +46,10 @@ def parts(matrix: Matrix) -> Parts:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A matrix whose blocks of outputs have `shares` programs each, which share its inputs."""
+    """A matrix whose blocks of outputs have `few.shares` programs each, which share its inputs."""
 
     matrix: Matrix
-    tile: Tile
-    shares: int
+    few: FewRows
     gated: bool = False
 
     @property
@@ -52,33 +58,36 @@ class Share:
         return self.matrix.outputs // 2 if self.gated else self.matrix.outputs
 
     @property
+    def tile(self) -> Tile:
+        return self.few.tile
+
+    @property
+    def shares(self) -> int:
+        return self.few.shares
+
+    @property
     def blocks(self) -> int:
-        return -(-self.width // self.tile.outputs)
+        return blocks_of(self.few, self.width)
 
     @property
     def counters(self) -> int:
         return self.blocks if self.shares > 1 else 0
 
-    def partial(self, row_class: int, like: torch.Tensor) -> torch.Tensor:
+    def partial(self, like: torch.Tensor) -> torch.Tensor:
         """Where programs leave their sums, if there are several for a block."""
         assert LEAST_SHARE % self.tile.inputs == 0, "a share is so many blocks of inputs"
-        sums = self.blocks * self.shares * self.tile.outputs * row_class * (2 if self.gated else 1)
-        return like.new_empty(sums if self.shares > 1 else 1, dtype=torch.float32)
+        sums = shared_sums(self.few, self.width, gated=self.gated)
+        return like.new_empty(max(sums, 1), dtype=torch.float32)
 
     def even(self) -> bool:
         return self.matrix.inputs % self.tile.inputs == 0
 
 
 def linear_few_rows(
-    x: torch.Tensor,
-    share: Share,
-    row_class: int,
-    counters: torch.Tensor,
-    *,
-    residual: torch.Tensor | None = None,
+    x: torch.Tensor, share: Share, counters: torch.Tensor, *, residual: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """x [rows, inputs], or [places, rows, inputs / places] from `sort_inputs`, contiguous, at most `row_class` rows, a
-    power of two -> [rows, outputs], or half as many.
+    """x [rows, inputs], or [places, rows, inputs / places] from `sort_inputs`, contiguous, no more rows than the class
+    of `share` -> [rows, outputs], or half as many.
 
     counters [at least blocks of outputs] int32 are zero, and are so again afterwards.
     """
@@ -93,7 +102,7 @@ def linear_few_rows(
         given.scale,
         x if residual is None else residual,
         y,
-        share.partial(row_class, x),
+        share.partial(x),
         counters,
         rows,
         matrix.outputs,
@@ -105,7 +114,7 @@ def linear_few_rows(
         SORTED=x.dim() == 3,
         ALONE=x.dim() == 2 and stands_alone(given.format, rows),
         EARLY=share.blocks * share.shares <= FEW_PROGRAMS,
-        ROWS=row_class,
+        ROWS=share.few.row_class,
         OUTPUTS=tile.outputs,
         INPUTS=tile.inputs,
         SPLITS=share.shares,
@@ -120,7 +129,6 @@ def linear_few_rows_pair(
     beside_x: torch.Tensor,
     share: Share,
     beside: Share,
-    row_class: int,
     counters: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The same for two matrices in one launch; the one of `beside` is dense and takes `beside_x` [rows, inputs], which
@@ -139,13 +147,13 @@ def linear_few_rows_pair(
         given.block_scale,
         given.scale,
         y,
-        share.partial(row_class, x),
+        share.partial(x),
         counters,
         share.width,
         beside_x,
         beside.matrix.weight,
         beside_y,
-        beside.partial(row_class, x),
+        beside.partial(x),
         counters[used:],
         beside.width,
         rows,
@@ -155,7 +163,7 @@ def linear_few_rows_pair(
         SORTED=x.dim() == 3,
         ALONE=x.dim() == 2 and stands_alone(given.format, rows),
         EARLY=programs * share.shares <= FEW_PROGRAMS,
-        ROWS=row_class,
+        ROWS=share.few.row_class,
         OUTPUTS=share.tile.outputs,
         INPUTS=share.tile.inputs,
         SPLITS=share.shares,

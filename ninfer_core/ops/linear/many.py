@@ -14,14 +14,12 @@ from torch.nn import functional
 
 from ninfer_core.ops.linear.arrangement import EXCHANGED
 from ninfer_core.ops.linear.kernels.many_rows import decode_fp8, decode_nvfp4, quantise_rows
-from ninfer_core.ops.linear.matrix import DenseMatrix, Fp8Matrix, Matrix, Nvfp4Matrix, output_rows
+from ninfer_core.ops.linear.matrix import DenseMatrix, Fp8Matrix, Matrix, Nvfp4Matrix, form_of, output_rows
 from ninfer_core.ops.linear.reference import Norm
 from ninfer_core.ops.rms_norm.triton import rms_norm, row_warps
 from ninfer_core.ops.swiglu.triton import swiglu
-from ninfer_core.ops.workspace.linear import decoded_outputs
+from ninfer_core.ops.workspace.linear import decoded_outputs, multiplies_codes
 
-SCALED_STEP = 16
-"""What the library's fp8 product wants inputs and outputs to be multiples of."""
 DECODE_BLOCK = 1024
 
 
@@ -29,7 +27,8 @@ def linear_many_rows(
     x: torch.Tensor, matrix: Matrix, *, norm: Norm | None, residual: torch.Tensor | None, gated: bool
 ) -> torch.Tensor:
     """x [rows, inputs], contiguous -> [rows, outputs], or half as many outputs where `gated`."""
-    if isinstance(matrix, Fp8Matrix) and takes_codes(matrix) and x.is_cuda:
+    in_codes = multiplies_codes(form_of(matrix), inputs=matrix.inputs, outputs=matrix.outputs)
+    if isinstance(matrix, Fp8Matrix) and in_codes and x.is_cuda:
         y = multiply_codes(*quantise(x, norm), matrix, x.dtype)
     else:
         if norm is not None:
@@ -43,11 +42,6 @@ def linear_many_rows(
     if gated:
         y = swiglu(y)
     return y if residual is None else y.add_(residual)
-
-
-def takes_codes(matrix: Fp8Matrix) -> bool:
-    """Whether the matrix can be multiplied with activations in fp8."""
-    return matrix.scale.shape[-1] == 1 and matrix.inputs % SCALED_STEP == 0 and matrix.outputs % SCALED_STEP == 0
 
 
 def multiply_codes(codes: torch.Tensor, scale: torch.Tensor, matrix: Fp8Matrix, dtype: torch.dtype) -> torch.Tensor:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import torch
 
+from ninfer_core.ops.workspace.linear_tiles import Form
+
 NVFP4_BLOCK = 16
 """Inputs that share one block scale."""
 
@@ -84,6 +86,14 @@ class Nvfp4Matrix:
 
 
 Matrix = DenseMatrix | Fp8Matrix | Nvfp4Matrix
+
+
+def form_of(matrix: Matrix) -> Form:
+    if isinstance(matrix, DenseMatrix):
+        return "dense"
+    if isinstance(matrix, Fp8Matrix):
+        return "fp8" if matrix.scale.shape[-1] == 1 else "fp8_groups"
+    return "nvfp4"
 
 
 def output_rows(matrix: Matrix, start: int, stop: int) -> Matrix:

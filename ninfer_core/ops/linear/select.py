@@ -1,4 +1,4 @@
-"""Which linear map a device gets, and with what launch parameters."""
+"""Which linear map a device gets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import torch
 from ninfer_core.api.geometry import Kernels
 from ninfer_core.ops.linear.matrix import Matrix
 from ninfer_core.ops.linear.reference import Norm, ReferenceLinear
-from ninfer_core.ops.linear.tiles import H200, MOST_ROWS
 
 COUNTERS = 1024
 """Blocks of outputs whose inputs may be shared."""
@@ -47,4 +46,4 @@ def triton_route(device: torch.device) -> Linear:
     from ninfer_core.ops.linear.triton import TritonLinear
 
     counters = torch.zeros(COUNTERS, dtype=torch.int32, device=device)
-    return TritonLinear(H200, counters, MOST_ROWS)
+    return TritonLinear(counters)

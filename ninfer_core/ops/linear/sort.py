@@ -10,8 +10,8 @@ import triton
 from ninfer_core.ops.kernels.codes import E4M3_SHIFT
 from ninfer_core.ops.linear.kernels.sort import sort_rows
 from ninfer_core.ops.linear.reference import Norm
-from ninfer_core.ops.linear.tiles import Form
 from ninfer_core.ops.rms_norm.triton import row_warps
+from ninfer_core.ops.workspace.linear_tiles import Form
 
 PLACES: dict[Form, int] = {"dense": 1, "fp8": 2, "fp8_groups": 2, "nvfp4": 4}
 """Codes in a word of 16 bits."""

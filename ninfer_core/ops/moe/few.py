@@ -13,10 +13,10 @@ from ninfer_core.ops.moe.launch import Block, inputs_at_once, operands, start
 from ninfer_core.ops.moe.pairs import PairLaunch, add_pairs, takes
 from ninfer_core.ops.moe.router import Chosen, RouterLaunch, choose
 from ninfer_core.ops.moe.weights import ExpertWeights
+from ninfer_core.ops.workspace.moe import MOST_TOKENS
 
 TILE_TOKENS = 16
 """Tokens of the smallest tile; a dot has no fewer rows."""
-MOST_TOKENS = 128
 COUNTERS = 128 + 1024
 """Those of `kernels.few`: for each tile of tokens that choose together, and for each block of outputs."""
 

@@ -185,6 +185,6 @@ def both_fp8(weights: ExpertWeights) -> bool:
 
 def _scores(normed: torch.Tensor, router: torch.Tensor) -> torch.Tensor:
     """normed [tokens, hidden] -> float32 [tokens, experts]: sums that are not rounded in between."""
-    if normed.device.type != "cuda":
+    if not normed.is_cuda:
         return normed.float() @ router.float().T
     return torch.mm(normed, router.T, out_dtype=torch.float32)

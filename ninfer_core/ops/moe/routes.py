@@ -8,12 +8,13 @@ import torch
 
 from ninfer_core.ops.linear.reference import Norm
 from ninfer_core.ops.linear.select import Linear
-from ninfer_core.ops.moe.few import COUNTERS, MOST_TOKENS, FewLaunch, FewTokens
+from ninfer_core.ops.moe.few import COUNTERS, FewLaunch, FewTokens
 from ninfer_core.ops.moe.launch import Block
 from ninfer_core.ops.moe.many import COUNTS, ManyLaunch, ManyTable, ManyTokens
 from ninfer_core.ops.moe.pairs import PairLaunch
 from ninfer_core.ops.moe.router import RouterLaunch
 from ninfer_core.ops.moe.weights import ExpertWeights
+from ninfer_core.ops.workspace.moe import takes_few
 
 MOST_EXPERTS = 4096
 """Experts that there are counters for."""
@@ -64,7 +65,7 @@ class ByTokens:
         self, x: torch.Tensor, weights: ExpertWeights, row_class: int = 0, *, norm: Norm, residual: torch.Tensor
     ) -> torch.Tensor:
         """See the package."""
-        route = self.few if 0 < row_class <= MOST_TOKENS else self.many
+        route = self.few if takes_few(row_class) else self.many
         return route(x, weights, row_class, norm=norm, residual=residual)
 
 

@@ -12,13 +12,13 @@ from ninfer_core.ops.paged_attention.composed import ComposedRoute
 from ninfer_core.ops.paged_attention.reference import decode, prefill
 from ninfer_core.ops.paged_attention.route import AttentionRoutes, AttentionShape
 from ninfer_core.ops.paged_attention.tiles import decode_tiles, prefill_tiles
-from ninfer_core.ops.workspace.paged_attention import HEAD_DIMS, is_narrow
+from ninfer_core.ops.workspace.paged_attention import has_kernels, is_narrow
 
 
 def select(device: torch.device, kernels: Kernels, codec: KVCodec, shape: AttentionShape) -> AttentionRoutes:
     """The routes for one plan; both are chosen together. The CPU is always the reference, and so is a codec without
     device functions."""
-    fits = shape.head_dim in HEAD_DIMS and shape.activation_dtype == torch.bfloat16
+    fits = has_kernels(shape.head_dim, str(shape.activation_dtype).removeprefix("torch."))
     if device.type == "cuda" and kernels == "auto" and codec.layout.device_functions and fits:
         return triton_routes(cast("KVDeviceCodec", codec), shape)
     return AttentionRoutes(prefill=ComposedRoute(codec, shape, prefill), decode=ComposedRoute(codec, shape, decode))

@@ -12,3 +12,13 @@ from __future__ import annotations
 
 FLOAT32, INT64, BOOL = 4, 8, 1
 """Bytes of an element."""
+
+LIBRARY_BYTES = 64 * 1024 * 1024
+"""What the matrix library may take for a product of its own: twice the 32 MiB that torch gives it on compute capability
+9.0."""
+
+
+def with_room(needed: int) -> int:
+    """What a CUDA device has to have for temporaries of `needed` bytes: torch's allocator leaves holes between those
+    that come and go, of which half as much again is allowed for."""
+    return needed + needed // 2 + LIBRARY_BYTES

@@ -6,6 +6,8 @@ from ninfer_core.ops.workspace import FLOAT32
 
 CHUNK_COLUMNS = 64
 """Columns that the chunked form solves for at once."""
+MEMORY_EVERY = 2
+"""Chunks that share a memory which the scan of a prefill leaves."""
 CONV_WIDTH = 4
 """Of the convolutions that kernels are written for."""
 LEAST_PREFILL_HEAD = 64
@@ -37,6 +39,18 @@ def prefill_bytes(*, rows: int, columns: int, value_heads: int, key_dim: int, va
     squares = 5 * padded * CHUNK_COLUMNS  # exponents, ratio, products, mixing, read
     memory = 3 * rows * value_heads * key_dim * value_dim
     return (key + value + solved + squares + memory) * FLOAT32
+
+
+def kernel_prefill_bytes(
+    *, rows: int, columns: int, key_heads: int, value_heads: int, key_dim: int, value_dim: int, activation: int
+) -> int:
+    """What the kernels of a prefill hand on: queries and keys, what is solved for of every value head, decays, and
+    memories along the way. The result of the mixer counts for itself."""
+    chunks = -(-columns // CHUNK_COLUMNS)
+    padded = rows * chunks * CHUNK_COLUMNS
+    mixed = padded * (2 * key_heads * key_dim + value_heads * (key_dim + value_dim)) * activation
+    memories = rows * value_heads * -(-chunks // MEMORY_EVERY) * key_dim * value_dim * activation
+    return mixed + padded * value_heads * FLOAT32 + memories
 
 
 def decode_bytes(*, rows: int, columns: int, value_heads: int, key_dim: int, value_dim: int) -> int:

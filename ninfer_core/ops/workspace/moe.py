@@ -5,6 +5,13 @@ from __future__ import annotations
 from ninfer_core.ops.workspace import FLOAT32, INT64, swiglu
 
 INT32 = 4
+MOST_TOKENS = 128
+"""That the kernels for few tokens take."""
+
+
+def takes_few(row_class: int) -> bool:
+    """Whether they take the rounds of a class; they take no prefill."""
+    return 0 < row_class <= MOST_TOKENS
 
 
 def routing_bytes(*, rows: int, experts: int, activation: int) -> int:

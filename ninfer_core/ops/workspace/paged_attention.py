@@ -19,6 +19,11 @@ SPLIT_COLUMNS = 4
 """Columns of a round up to which a row is cut that often; with more there is more work in each."""
 
 
+def has_kernels(head_dim: int, activation_dtype: str) -> bool:
+    """Whether there are kernels for such heads, of a format with device functions."""
+    return head_dim in HEAD_DIMS and activation_dtype == "bfloat16"
+
+
 def is_narrow(layout_bytes: int, head_dim: int) -> bool:
     """Whether a format stores elements in less than 16 bits; `layout_bytes` for one token of one KV head."""
     return layout_bytes < 4 * head_dim
@@ -37,11 +42,20 @@ def most_splits(*, kv_heads: int, columns: int) -> int:
 
 
 def decode_bytes(*, rows: int, columns: int, query_heads: int, kv_heads: int, head_dim: int, activation: int) -> int:
-    """A round: what the reference needs, or the queries, results and every split's sums of the kernels."""
+    """A round, by the reference or by the kernels, whichever needs more."""
+    sizes = {"rows": rows, "columns": columns, "query_heads": query_heads, "kv_heads": kv_heads, "head_dim": head_dim}
+    reference = _reference_bytes(**sizes, split_tokens=DECODE_SPLIT_TOKENS, activation=activation)
+    return max(reference, kernel_bytes(**sizes, activation=activation, prefill=False))
+
+
+def kernel_bytes(
+    *, rows: int, columns: int, query_heads: int, kv_heads: int, head_dim: int, activation: int, prefill: bool
+) -> int:
+    """A chunk or a round by the kernels: queries, results, and of a round every split's sums. What a prefill unpacks
+    of a narrow format counts for itself."""
     sizes = {"rows": rows, "columns": columns, "query_heads": query_heads, "head_dim": head_dim}
-    reference = _reference_bytes(**sizes, kv_heads=kv_heads, split_tokens=DECODE_SPLIT_TOKENS, activation=activation)
-    kernels = split_bytes(**sizes, kv_heads=kv_heads) + 2 * rows * columns * query_heads * head_dim * activation
-    return max(reference, kernels)
+    sums = 0 if prefill else split_bytes(**sizes, kv_heads=kv_heads)
+    return sums + 2 * rows * columns * query_heads * head_dim * activation
 
 
 def split_bytes(*, rows: int, columns: int, query_heads: int, kv_heads: int, head_dim: int) -> int:

@@ -17,7 +17,7 @@ from ninfer_core.ops.kernels.activation import silu
 from ninfer_core.ops.kernels.codes import BLOCK_REST, E4M3_SHIFT, e4m3
 from ninfer_core.ops.kernels.dependent import let_next_begin, wait_for_launches
 from ninfer_core.ops.kernels.nvfp4 import add_e2m1, by_place, word_factors
-from ninfer_core.ops.workspace.linear import LEAST_SHARE
+from ninfer_core.ops.workspace.linear_tiles import LEAST_SHARE
 
 QUAD: tl.constexpr = tl.constexpr(4)
 """Block scales of a row are a multiple of it, so that they can be copied by words without waiting."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ninfer_core.api import ArtifactHeader
-from ninfer_core.ops.workspace import gated_delta, linear
+from ninfer_core.ops.workspace import gated_delta
+from ninfer_core.ops.workspace.linear_tiles import INPUT_MULTIPLES
 from ninfer_models.qwen_hybrid.config import QwenHybridConfig, parse_config
 from ninfer_models.qwen_hybrid.inventory import Naming
 from ninfer_models.qwen_hybrid.resident import ResidentMatrix, list_residents
@@ -33,5 +34,5 @@ def _products(config: QwenHybridConfig, naming: Naming) -> list[str]:
     return [
         f"products with {format} matrices of {inputs} inputs: no kernels where that is no multiple of {multiple}"
         for format, inputs in sorted(kinds)
-        if inputs % (multiple := linear.INPUT_MULTIPLES[format])
+        if inputs % (multiple := INPUT_MULTIPLES[format])
     ]

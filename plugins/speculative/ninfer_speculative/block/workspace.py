@@ -7,6 +7,7 @@ say of themselves (`ninfer_core.ops.workspace`), and what a drafter holds beside
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ninfer_core.api import DTYPE_BYTES, BuildShape, Geometry
 from ninfer_core.ops.workspace import (
@@ -21,6 +22,7 @@ from ninfer_core.ops.workspace import (
     rms_norm,
     swiglu,
 )
+from ninfer_core.ops.workspace.linear_tiles import FORMS
 from ninfer_speculative.block.config import DraftConfig
 from ninfer_speculative.block.rings import list_rings
 
@@ -182,10 +184,12 @@ class _Unit:
     ) -> int:
         """A product and its result. The kernels norm, gate and add on the way; the reference holds each. Of a matrix in
         codes the form is not known here: what the kernels take of every form counts as theirs."""
-        sizes = {"rows": tokens, "inputs": inputs, "outputs": outputs, "row_class": row_class}
+        sizes: dict[str, Any] = {"rows": tokens, "inputs": inputs, "outputs": outputs, "row_class": row_class}
         sizes["activation"] = self._activation
-        if self._kernels and not (coded and inputs % linear.NVFP4_INPUTS):
-            return linear.kernel_bytes(**sizes, prepared=normed or coded)
+        if self._kernels:
+            forms = FORMS if coded else FORMS[:1]
+            around = {"normed": normed, "gated": gated, "residual": residual}
+            return max(linear.kernel_bytes(form, **sizes, **around) for form in forms)
         product = linear.reference_bytes(**sizes, coded=coded)
         after = 0
         if gated:

@@ -1,4 +1,6 @@
-"""Launch parameters of the kernel for few rows, by class of shape: measured on an H200, chosen by nothing else."""
+"""Launch parameters of the kernel of `ops.linear` for few rows, by class of shape: measured on an H200, chosen by
+nothing else. They stand here because plans count what a launch with them allocates. No torch.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +9,23 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from ninfer_core.ops.linear.matrix import DenseMatrix, Fp8Matrix, Matrix
-from ninfer_core.ops.workspace.linear import LEAST_SHARE, MOST_SHARES
-
 Form = Literal["dense", "fp8", "fp8_groups", "nvfp4"]
 """Formats as the kernel tells them apart."""
+FORMS: tuple[Form, ...] = ("dense", "fp8", "fp8_groups", "nvfp4")
 WIDE_OUTPUTS = 8192
 """From this many outputs on there are programs enough to keep the memory busy."""
 ROW_CLASSES = (8, 16, 32, 64, 128)
 """Rows of x that a dot has, padding included."""
-
+LEAST_SHARE = 512
+"""Inputs that are worth a program of their own, where programs share the inputs of a matrix with few outputs."""
+MOST_SHARES = 16
+"""Programs that share the inputs of one output."""
+FP8_INPUTS, NVFP4_INPUTS = 16, 128
+INPUT_MULTIPLES: Mapping[str, int] = MappingProxyType(
+    {"dense": 1, "fp8": FP8_INPUTS, "fp8_groups": FP8_INPUTS, "nvfp4": NVFP4_INPUTS}
+)
+"""What the inputs of a matrix must be a multiple of for kernels to take it, by its form: rows start where a vector of
+codes can be loaded, and consist of whole sets of words that are exchanged (`linear.arrangement`)."""
 
 Kind = Literal["gated", "narrow", "wide"]
 """Matrices of gate and up, other matrices, and those of these that have `WIDE_OUTPUTS` or more."""
@@ -112,10 +121,69 @@ MOST_ROWS: Mapping[Form, int] = MappingProxyType({"dense": 128, "fp8": 32, "fp8_
 """Rows without a class, those of a short prompt, up to which the kernel for few rows is the faster one."""
 
 
-def kind_of(matrix: Matrix, *, gated: bool) -> Kind:
+@dataclass(frozen=True, slots=True)
+class FewRows:
+    """How the kernel for few rows takes a product: the class that rows are padded to, how many programs share the
+    inputs of a block of outputs, and whether x is sorted for it by a launch of its own."""
+
+    tile: Tile
+    row_class: int
+    shares: int
+    sorted: bool
+
+
+Route = FewRows | Literal["many", "reference"]
+"""The kernel for few rows, the matrix library with kernels around it, or `linear.reference`."""
+
+
+def route_of(form: Form, *, inputs: int, outputs: int, rows: int, row_class: int, gated: bool) -> Route:
+    """How a product with a matrix [outputs, inputs] is computed on a CUDA device."""
+    if inputs % INPUT_MULTIPLES[form]:
+        return "reference"
+    padded = padded_class(max(rows, row_class))
+    if padded is None or (row_class == 0 and rows > MOST_ROWS[form]):
+        return "reference" if row_class > max(rows, ROW_CLASSES[-1]) else "many"
+    kind = kind_of(outputs, gated=gated)
+    fitting = class_for(H200, form, kind, rows, padded)
+    return FewRows(
+        tile=tile_for(H200, form, kind, rows, fitting),
+        row_class=fitting,
+        shares=shares_of(form, kind, inputs, outputs // 2 if gated else outputs),
+        sorted=fitting > UNSORTED[form],
+    )
+
+
+def beside_few(few: FewRows, *, inputs: int, outputs: int) -> FewRows:
+    """How the same launch takes a small dense matrix beside its own."""
+    shares = shares_of("dense", "narrow", inputs, outputs)
+    return FewRows(tile=BESIDE[few.row_class], row_class=few.row_class, shares=shares, sorted=False)
+
+
+def blocks_of(few: FewRows, width: int) -> int:
+    """Blocks of outputs, of which the result has `width`."""
+    return -(-width // few.tile.outputs)
+
+
+def shared_sums(few: FewRows, width: int, *, gated: bool) -> int:
+    """Sums, of float32, that programs leave for the last one of their block to add up."""
+    if few.shares == 1:
+        return 0
+    return blocks_of(few, width) * few.shares * few.tile.outputs * few.row_class * (2 if gated else 1)
+
+
+def most_shared_sums(rows: int) -> int:
+    """The same for up to `rows` rows of a matrix of any size and form, with a dense one beside it: blocks of
+    `SHARED_BLOCK` outputs times their shares are no more than the programs that a launch should have, and the last tile
+    of each share may reach one such block further."""
+    programs = max(each.narrow for each in PROGRAMS.values()) + PROGRAMS["dense"].narrow
+    row_class = padded_class(rows) or ROW_CLASSES[-1]
+    return (programs + 2 * MOST_SHARES) * SHARED_BLOCK * row_class
+
+
+def kind_of(outputs: int, *, gated: bool) -> Kind:
     if gated:
         return "gated"
-    return "wide" if matrix.outputs >= WIDE_OUTPUTS else "narrow"
+    return "wide" if outputs >= WIDE_OUTPUTS else "narrow"
 
 
 def tile_of(tiles: Tiles, form: Form, kind: Kind, row_class: int) -> Tile:
@@ -158,14 +226,6 @@ def _order(form: Form, tile: Tile, row_class: int) -> tuple[int, bool]:
     if form != "nvfp4":
         return 0, False
     return tile.inputs, tile.warps % 4 == 0 and tile.outputs % 64 == 0 and row_class > ROW_CLASSES[0]
-
-
-def form_of(matrix: Matrix) -> Form:
-    if isinstance(matrix, DenseMatrix):
-        return "dense"
-    if isinstance(matrix, Fp8Matrix):
-        return "fp8" if matrix.scale.shape[-1] == 1 else "fp8_groups"
-    return "nvfp4"
 
 
 def padded_class(rows: int) -> int | None:
