@@ -133,10 +133,13 @@ def test_the_card_has_the_tables_of_the_committed_scores() -> None:
     text = (card.RESULTS.parent / "README.md").read_text(encoding="utf-8")
     counts = read_scores(card.RESULTS / "eval.json").counts()
     experts = read_scores(card.RESULTS / "eval-moe.json").counts()
-    for lines, title in (
-        (card.score_lines(counts, experts), "| skill | xhigh "),
-        (card.missed_lines(counts), "| skill and"),
-    ):
+    rates = read_scores(card.RESULTS / "drafts.json").rates()
+    tables = {
+        "| skill | xhigh ": card.score_lines(counts, experts),
+        "| skill and effort ": card.missed_lines(counts),
+        "| drafter in the engine ": card.rate_lines(rates),
+    }
+    for title, lines in tables.items():
         table = text[text.index(title) :].split("\n\n")[0]
         assert table.splitlines()[2:] == list(lines)
 

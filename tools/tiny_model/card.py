@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tools.tiny_model.noise import interval
-from tools.tiny_model.scores import Counts, read_scores
+from tools.tiny_model.scores import Counts, Rates, read_scores
 
 RESULTS = Path(__file__).with_name("results")
 NEWCOMERS = "newcomers"
 COLUMNS = ("xhigh", "medium", "low", "off")
+KINDS = ("structured greedy", "structured T=1", "free greedy", "free T=1")
 WANTED = 0.95
 """Share of the prompts of a skill that should be right."""
 
@@ -35,9 +36,17 @@ def missed_lines(counts: Counts) -> Iterator[str]:
                 yield f"| {skill}, {effort} | {right} of {asked} | {share:.1f} | {100 * low:.1f} to {100 * high:.1f} |"
 
 
+def rate_lines(rates: Rates) -> Iterator[str]:
+    """Tokens per round with their standard errors."""
+    for drafter, kinds in rates.items():
+        cells = (f"{mean:.2f} ({error:.2f})" for mean, error in (kinds[kind] for kind in KINDS))
+        yield f"| {drafter} | {' | '.join(cells)} |"
+
+
 def main() -> None:
-    counts = read_scores(RESULTS / "eval.json").counts()
-    print(*score_lines(counts, read_scores(RESULTS / "eval-moe.json").counts()), "", *missed_lines(counts), sep="\n")
+    counts, experts = (read_scores(RESULTS / name).counts() for name in ("eval.json", "eval-moe.json"))
+    rates = read_scores(RESULTS / "drafts.json").rates()
+    print(*score_lines(counts, experts), "", *missed_lines(counts), "", *rate_lines(rates), sep="\n")
 
 
 if __name__ == "__main__":
