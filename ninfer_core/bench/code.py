@@ -56,10 +56,14 @@ def _commit(root: Path) -> str:
 
 
 def _git(root: Path, *words: str) -> str | None:
-    """What it prints; None where it cannot be asked."""
+    """What it prints; None where it cannot be asked. Whoever works in the checkout meanwhile finds no lock."""
     try:
         found = subprocess.run(
-            ["git", "-C", str(root), *words], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True
+            ["git", "--no-optional-locks", "-C", str(root), *words],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=True,
         )
     except (OSError, subprocess.SubprocessError):
         return None

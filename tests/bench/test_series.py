@@ -88,12 +88,12 @@ def test_a_row_that_goes_wrong_takes_no_other_with_it(tmp_path: Path, measures: 
 def test_a_row_that_comes_to_no_end_is_given_up(
     tmp_path: Path, measures: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ninfer_core.bench.series.LEAST_PATIENCE_SECONDS", 6.0)
+    monkeypatch.setattr("ninfer_core.bench.series.LEAST_PATIENCE_SECONDS", 3.0)
     lines: list[str] = []
     series = Series([task("hanging", 0.1), task("next")], Journal(tmp_path), "c0de", measures.by_name, lines.append)
     series.run()
     assert told(lines, "failed") == ["hanging"] and told(lines, "passed") == ["next"]
-    assert any("given up after 6 s" in line for line in lines)
+    assert any("given up after 3 s" in line for line in lines)
 
 
 class Told:
