@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -46,6 +47,21 @@ def test_an_aggregate_answer(connect: Connect) -> None:
         "completion_tokens": 4,
         "total_tokens": 11,
         "prompt_tokens_details": {"cached_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": 2},
+    }
+
+
+@pytest.mark.contract("CHAT-44", "IMPL-2")
+def test_usage_says_what_was_cached_streamed_or_not(connect: Connect) -> None:
+    client, _ = connect(dataclasses.replace(THOUGHT, prompt_tokens=10, cached_tokens=6))
+    whole = client.post(PATH, json=body()).json()["usage"]
+    streamed = client.post(PATH, json=body(stream=True, stream_options={"include_usage": True}))
+    assert data_payloads(streamed.text)[-2]["usage"] == whole
+    assert whole == {
+        "prompt_tokens": 10,
+        "completion_tokens": 4,
+        "total_tokens": 14,
+        "prompt_tokens_details": {"cached_tokens": 6},
         "completion_tokens_details": {"reasoning_tokens": 2},
     }
 
@@ -190,6 +206,15 @@ def test_timings_on_every_chunk_with_text(connect: Connect) -> None:
     assert all(math.isfinite(value) for timings in live for value in timings.values())
     whole = client.post(PATH, json=body(timings_per_token=True)).json()
     assert whole["timings"]["predicted_n"] == 4
+
+
+@pytest.mark.contract("CHAT-14", "OBS-8", "OBS-9")
+@pytest.mark.parametrize("fields", [{}, {"timings_per_token": False, "return_progress": False}])
+def test_neither_timings_nor_progress_come_unasked(connect: Connect, fields: dict[str, bool]) -> None:
+    client, _ = connect(THOUGHT)
+    *chunks, _ = data_payloads(client.post(PATH, json=body(stream=True) | fields).text)
+    assert ["timings" in chunk for chunk in chunks] == [False, *[False] * 4, True]
+    assert not any("prompt_progress" in chunk for chunk in chunks)
 
 
 @pytest.mark.contract("GEN-16")
