@@ -94,7 +94,7 @@ class InlineEngine:
     def _run(self) -> None:
         try:
             program = self._build_program(self._phase_done)
-            self._engine = Engine(
+            engine = Engine(
                 self._plan,
                 program,
                 self._vocabulary,
@@ -102,13 +102,14 @@ class InlineEngine:
                 log=self._log,
                 stats_interval_seconds=self._stats_interval_seconds,
             )
+            self._engine = engine  # who hears that it is ready may post at once
+            self._publish(Ready(plan_digest=self._plan.digest))
         except BaseException as error:
-            self._start_error = error
-            self._started.set()
+            self._engine, self._start_error = None, error
             return
-        self._publish(Ready(plan_digest=self._plan.digest))
-        self._started.set()
-        self._succeeded = self._engine.run()
+        finally:
+            self._started.set()
+        self._succeeded = engine.run()
 
     def _phase_done(self, name: str, seconds: float) -> None:
         self._publish(PhaseDone(name=name, seconds=seconds))

@@ -87,3 +87,13 @@ def test_a_failing_build_is_raised_where_the_engine_is_started() -> None:
     with pytest.raises(StartFailed, match="no room"):
         engine.start()
     assert engine.stop(timeout_seconds=5)
+
+
+def test_a_start_that_nobody_can_be_told_of_has_failed() -> None:
+    def publish(message: EngineMessage) -> None:
+        raise OSError("nobody listens")
+
+    engine = InlineEngine(PLAN, SimulatedFrontend(), lambda on_phase: simulated_program(PLAN), publish)
+    with pytest.raises(StartFailed, match="nobody listens"):
+        engine.start()
+    assert not engine.ready and engine.stop(timeout_seconds=5)
