@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ninfer_core.bench.acceptance import expected_tokens
 from ninfer_core.bench.records import load
 from ninfer_core.bench.synthetic import SyntheticAcceptor
+from ninfer_core.bench.tap import LogitsTap
 from ninfer_core.cli.main import main
 from ninfer_core.ops.accept import Accepted, Drafts
 from ninfer_core.ops.sample import ChosenRows, SamplerTable
+from ninfer_core.program.runner import DeviceProgram
 
 ROWS, DRAFTS = 400, 5
 
@@ -81,10 +84,17 @@ def test_expected_tokens() -> None:
     assert expected_tokens(1.0, 7) == 8.0
 
 
+def programs() -> int:
+    """How many there are, with what looks into them; those of other tests among them."""
+    gc.collect()
+    return sum(type(each) in (DeviceProgram, LogitsTap) for each in gc.get_objects())
+
+
 def test_figures_at_chosen_acceptances(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = "bench engine --device cpu --spec mtp --draft-tokens 3 --max-concurrency 2 --max-context 512"
     cases = "--kv-capacity 1024 --batches 2 --contexts 32 --prompts 48 --rounds 4 --prefills 1"
     acceptances = ["--synthetic-acceptance", "0,1"]
+    before = programs()
     code = main([*words.split(), *cases.split(), *acceptances, "--output", str(tmp_path)])
     said = capsys.readouterr()
     assert code == 0, said
@@ -97,6 +107,8 @@ def test_figures_at_chosen_acceptances(tmp_path: Path, capsys: pytest.CaptureFix
     assert [each.accepted_per_position for each in counts if each is not None] == [(0, 0, 0), (8, 8, 8)]
     assert "kept 0/0/0 %" in said.out and "kept 100/100/100 %" in said.out
     assert run.figures[-1].case == "prefill" and run.figures[-1].speculation is None
+    # The next row of a campaign has the whole device: nothing holds either of the two programs.
+    assert programs() <= before
 
 
 @pytest.mark.parametrize("words", [["0.5"], ["--spec", "mtp", "1.5"], ["--spec", "mtp", "x"]])
