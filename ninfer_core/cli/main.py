@@ -115,7 +115,8 @@ def _hold_standard_files() -> None:
     """Whoever started us may have closed some of the three. A connection would take the number, and be written to by
     whatever a library has to say."""
     while (number := os.open(os.devnull, os.O_RDWR)) < len(_STANDARD_FILES):
-        pass
+        # For the processes that we start as well.
+        os.set_inheritable(number, True)
     os.close(number)
     for number, (name, mode) in enumerate(_STANDARD_FILES):
         if getattr(sys, name) is None:

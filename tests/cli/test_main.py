@@ -141,7 +141,8 @@ def test_no_file_takes_the_place_of_a_standard_one_that_is_closed(closed: str) -
 import os, sys
 from ninfer_core.cli.main import main
 main(["--help"])
-sys.exit(0 if sys.stdin and sys.stdout and sys.stderr and os.open(os.devnull, 0) > 2 else 3)
+held = sys.stdin and sys.stdout and sys.stderr and os.open(os.devnull, 0) > 2
+sys.exit(0 if held and all(map(os.get_inheritable, range(3))) else 3)
 """
     done = subprocess.run(["sh", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, program], timeout=60)
     assert done.returncode == 0
