@@ -202,7 +202,7 @@ def test_blanks_around_a_text_are_part_of_it() -> None:
     assert messages(USER, result)[1].text == text
 
 
-@pytest.mark.contract("CHAT-17", "CHAT-31", "CHAT-40")
+@pytest.mark.contract("CHAT-3", "CHAT-17", "CHAT-31", "CHAT-40")
 def test_history_of_tool_use() -> None:
     call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"b": 1, "a": [2]}'}}
     history = messages(
