@@ -71,7 +71,10 @@ def test_the_ready_line_says_what_runs(served: ServerProcess) -> None:
 
 @pytest.mark.parametrize(
     ("raised", "cause"),
-    [("ValueError('no such plane')", "ValueError: no such plane"), ("SystemExit(7)", "SystemExit: 7")],
+    [
+        ("ValueError('no such plane')", "ValueError: no such plane"),
+        pytest.param("SystemExit(7)", "SystemExit: 7", marks=pytest.mark.long),
+    ],
     ids=["exception", "exit"],
 )
 def test_a_plugin_that_fails_in_the_engine_ends_the_start_with_its_message(

@@ -27,6 +27,7 @@ def test_it_is_listed_and_checks_out(run: Run) -> None:
     assert checked.stdout == "spec:ngram@ninfer-spec-ngram 0.1.0  ready\n", checked.stdout + checked.stderr
 
 
+@pytest.mark.long
 def test_its_own_tests_pass_where_it_is_installed(run: Run) -> None:
     tested = run(
         "-m", "pytest", "-p", "no:cacheprovider", "-c", str(EXAMPLE / "pyproject.toml"), str(EXAMPLE / "tests")

@@ -34,6 +34,7 @@ def test_it_checks_out(run: Run) -> None:
     assert checked.stdout == "kv:q8row@ninfer-kv-q8row 0.1.0  ready\n"
 
 
+@pytest.mark.long
 def test_its_own_tests_pass_where_it_is_installed(run: Run) -> None:
     tested = run(
         "-m", "pytest", "-p", "no:cacheprovider", "-c", str(EXAMPLE / "pyproject.toml"), str(EXAMPLE / "tests")

@@ -122,8 +122,13 @@ def test_few_tokens(layer: moe.FeedForward, kernel_device: torch.device, layout:
     FP32_OPERATION.check(actual, oracle(x, weights, norm, residual))
 
 
-@pytest.mark.parametrize("tokens", [1, 40, 41])
-@pytest.mark.parametrize("layout", FORMATS)
+@pytest.mark.parametrize(
+    ("layout", "tokens"),
+    [
+        *((layout, tokens) for layout in ("dense", "nvfp4") for tokens in (1, 40, 41)),
+        *((layout, tokens) for layout in ("fp8", "fp8_groups") for tokens in (1, 41)),
+    ],
+)
 def test_many_tokens(grouped: moe.FeedForward, kernel_device: torch.device, layout: str, tokens: int) -> None:
     weights, norm = make_weights(kernel_device, layout), make_norm(kernel_device)
     x = torch.randn(tokens, HIDDEN, device=kernel_device)
@@ -196,13 +201,13 @@ def test_equal_scores_go_to_the_lower_expert(
 
 def test_a_token_of_a_round_does_not_depend_on_the_others(layer: moe.FeedForward, kernel_device: torch.device) -> None:
     weights, norm = make_weights(kernel_device), make_norm(kernel_device)
-    x = torch.randn(8, HIDDEN, device=kernel_device)
+    x = torch.randn(4, HIDDEN, device=kernel_device)
 
     def run(part: torch.Tensor) -> torch.Tensor:
         return layer(part, weights, 8, norm=norm, residual=part)
 
     together = run(x)
-    for token in (0, 3, 7):
+    for token in (0, 3):
         assert torch.equal(run(x[token : token + 1])[0], together[token])
     assert torch.equal(run(x.flip(0)).flip(0), together)
 

@@ -153,7 +153,12 @@ def right(backend: Callable[[str | None], Served]) -> list[Outcome]:
     return answers(backend("dflash"), short_prompts(backend("dflash")))
 
 
-@pytest.mark.parametrize("defect", DEFECTS)
+QUICK_DEFECTS = ("layer off by one", "anchor masked")
+
+
+@pytest.mark.parametrize(
+    "defect", [pytest.param(name, marks=[] if name in QUICK_DEFECTS else [pytest.mark.long]) for name in DEFECTS]
+)
 def test_each_defect_is_seen_in_what_is_accepted_and_in_no_text(
     right: list[Outcome], monkeypatch: pytest.MonkeyPatch, defect: str
 ) -> None:

@@ -186,7 +186,7 @@ TEXTS = st.lists(FRAGMENTS | st.text(max_size=3), max_size=16).map("".join)
 CHANNELS = st.sampled_from(["content", "reasoning"])
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(text=TEXTS, cuts=st.lists(st.floats(0, 1), max_size=5), tolerant=st.booleans(), channel=CHANNELS)
 def test_no_cut_changes_anything_and_no_text_without_calls_loses_a_byte(
     text: str, cuts: list[float], tolerant: bool, channel: Channel
@@ -201,7 +201,7 @@ def test_no_cut_changes_anything_and_no_text_without_calls_loses_a_byte(
 
 
 @pytest.mark.contract("TOOL-15", "TOOL-21")
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(text=TEXTS)
 def test_the_tolerant_reading_finds_every_call_of_the_strict_one(text: str) -> None:
     strict = read([text])[1]
@@ -254,7 +254,7 @@ def representable(value: str) -> bool:
 
 
 @pytest.mark.contract("TOOL-9", "TOOL-10", "CHAT-41")
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(values=st.lists(VALUES, min_size=1, max_size=4), before=st.text(st.sampled_from("ab \n"), max_size=8))
 def test_strings_come_back_as_they_were_rendered_or_the_whole_region_is_text(values: list[str], before: str) -> None:
     written = [("write", dict(zip(("path", "text"), values[at : at + 2], strict=False))) for at in range(len(values))]
@@ -266,7 +266,7 @@ def test_strings_come_back_as_they_were_rendered_or_the_whole_region_is_text(val
         assert calls != written and (calls or shown == text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     text=st.lists(st.sampled_from([LIST, render("write", {"path": "a\n", "lines": 3})]), min_size=1, max_size=3),
     place=st.floats(0, 1),
