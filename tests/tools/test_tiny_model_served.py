@@ -17,8 +17,10 @@ from tools.tiny_model.newcomers import Request, requests
 from tools.tiny_model.outcomes import Outcome
 from tools.tiny_model.skills import SKILLS
 
+PROMPTS, MOST_WRONG = 15, 2
+"""Held-out prompts of each skill, and how many of them may be answered wrongly."""
 LEAST_SHARE_RIGHT = 0.95
-"""Of the held-out prompts of a skill."""
+"""Of those of all skills."""
 LEAST_SHARE_RECALLED = 0.9
 """Of the dialogues of up to 8 k tokens."""
 
@@ -39,6 +41,7 @@ def ask(base_url: str, items: list[Item], concurrency: int) -> list[Outcome]:
     return asyncio.run(evaluate(base_url, items, concurrency))
 
 
+@pytest.mark.long
 @pytest.mark.contract("EXEC-2", "GEN-8")
 def test_eight_clients_get_the_texts_of_one_at_a_time(base_url: str) -> None:
     items = list(held_out_items(1, "low"))[::2]
@@ -68,10 +71,11 @@ def test_most_first_requests_of_newcomers_are_served(base_url: str, *, thinking:
 @pytest.mark.long
 def test_every_skill_holds_on_prompts_that_training_never_saw(base_url: str) -> None:
     right: Counter[str] = Counter()
-    for outcome in ask(base_url, list(held_out_items(40, "xhigh")), 8):
+    for outcome in ask(base_url, list(held_out_items(PROMPTS, "xhigh")), 8):
         right[outcome.item.skill] += outcome.right
     assert len(right) == len(SKILLS) - 1
-    assert {skill: count for skill, count in right.items() if count < 40 * LEAST_SHARE_RIGHT} == {}
+    assert {skill: count for skill, count in right.items() if count < PROMPTS - MOST_WRONG} == {}
+    assert sum(right.values()) >= LEAST_SHARE_RIGHT * PROMPTS * len(right)
 
 
 @pytest.mark.long
