@@ -55,18 +55,9 @@ def bench_upload(options: ServeOptions, registry: PluginRegistry, say: Callable[
         prepare_cache(tensors)
         seconds = _load_seconds(prepared, device)
         floor = size / min(disk, way)
-        figure = Figure(
-            case=f"upload {name}",
-            check=CHECK,
-            seconds=seconds,
-            slow_seconds=seconds,
-            samples=1,
-            tokens=0,
-            floor_seconds=floor,
-        )
-        figures.append(figure)
+        figures.append(_figure(f"upload {name}", seconds, floor))
         say(
-            f"{figure.case}: {size / seconds / 1e9:.2f} GB/s; the file alone is read at {disk / 1e9:.2f} GB/s; "
+            f"upload {name}: {size / seconds / 1e9:.2f} GB/s; the file alone is read at {disk / 1e9:.2f} GB/s; "
             f"{100 * floor / seconds:.0f} % of the slower"
         )
     return Run(
@@ -80,6 +71,18 @@ def bench_upload(options: ServeOptions, registry: PluginRegistry, say: Callable[
         plan=plan,
         code=code.digest,
         commit=code.commit,
+    )
+
+
+def _figure(case: str, seconds: float, floor_seconds: float) -> Figure:
+    return Figure(
+        case=case,
+        check=CHECK,
+        seconds=seconds,
+        slow_seconds=seconds,
+        samples=1,
+        tokens=0,
+        floor_seconds=floor_seconds,
     )
 
 
