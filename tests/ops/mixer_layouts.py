@@ -22,7 +22,7 @@ from triton.runtime.driver import driver
 from triton.runtime.jit import JITFunction
 
 from ninfer_core.ops.delta_mixer import MixerColumns, MixerState, MixerWeights
-from ninfer_core.ops.delta_mixer.select import launch
+from ninfer_core.ops.delta_mixer.launch import launch
 from ninfer_core.ops.delta_mixer.triton import TritonMixer
 from ninfer_core.ops.workspace.gated_delta import CONV_WIDTH
 

@@ -185,7 +185,7 @@ class Scene:
 def mixer(request: pytest.FixtureRequest, kernel_device: torch.device) -> DeltaMixer:
     if request.param == "reference":
         return ReferenceMixer()
-    from ninfer_core.ops.delta_mixer.select import launch
+    from ninfer_core.ops.delta_mixer.launch import launch
     from ninfer_core.ops.delta_mixer.triton import TritonMixer
 
     return TritonMixer(launch(interpreted=kernel_device.type == "cpu"))
@@ -294,7 +294,7 @@ def test_prefill_of_extreme_columns(mixer: DeltaMixer, kernel_device: torch.devi
 @pytest.mark.parametrize("tokens", [1, 64, 65, 1024])
 def test_kernels_of_a_prefill_need_no_more_than_the_reference(kernel_device: torch.device, tokens: int) -> None:
     """The plan counts the reference's bytes for both."""
-    from ninfer_core.ops.delta_mixer.triton import Solved
+    from ninfer_core.ops.delta_mixer.solved import Solved
 
     like = torch.empty(1, tokens, 10_240, dtype=torch.bfloat16, device="meta")
     vectors = {"a_log": torch.empty(48), "dt_bias": torch.empty(48), "gate_norm": torch.empty(128)}

@@ -2,47 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 
 from ninfer_core.ops.delta_mixer.kernels.chunks import convolve_kernel, solve_kernel
 from ninfer_core.ops.delta_mixer.kernels.decode import decode_kernel, fold_kernel
 from ninfer_core.ops.delta_mixer.kernels.sequence import read_kernel, scan_kernel
+from ninfer_core.ops.delta_mixer.launch import Launch, partition
 from ninfer_core.ops.delta_mixer.reference import ReferenceMixer
+from ninfer_core.ops.delta_mixer.solved import Solved
 from ninfer_core.ops.delta_mixer.values import MixerColumns, MixerState, MixerWeights
 from ninfer_core.ops.workspace.gated_delta import CHUNK_COLUMNS, CONV_WIDTH, decodes_by_kernels, prefills_by_kernels
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """Warps of each kernel, registers of a thread where they are limited (0: they are not), and what else is chosen by
-    measuring.
-
-    `decode_warps`, a power of two, are the most that rounds and folds take. `decode_ahead` is how many programs of a
-    decode kernel run at once, 0 for no prefetching. `convolve_tile` is how many columns one program of the convolution
-    takes. `scan_parts` are the value dimensions that one program of the scan may take, `memory_every` is how many
-    chunks share a memory that it leaves; `scan_stages` and `read_stages` are how many chunks a loop has under way.
-    `interpreted` computes products in float32, which also takes float32 activations. `dependent` is whether a decode
-    kernel may begin before the projection it reads has ended (programmatic dependent launch).
-    """
-
-    decode_warps: int
-    decode_ahead: int
-    convolve_warps: int
-    convolve_tile: int
-    solve_warps: int
-    solve_registers: int
-    scan_warps: int
-    scan_parts: tuple[int, int]
-    scan_stages: int
-    memory_every: int
-    read_stages: int
-    read_warps: int
-    read_registers: int
-    multiprocessors: int
-    dependent: bool
-    interpreted: bool
 
 
 class TritonMixer:
@@ -222,7 +191,7 @@ class TritonMixer:
             SILU=weights.activation == "silu",
             AHEAD=self._launch.decode_ahead,
             DEPENDENT=self._launch.dependent,
-            **_partition(weights.key_dim, weights.value_dim, self._launch.decode_warps),
+            **partition(weights.key_dim, weights.value_dim, self._launch.decode_warps),
             **self._decode_options,
         )
         return out
@@ -247,60 +216,12 @@ class TritonMixer:
             KEY_DIM=key_dim,
             VALUE_DIM=value_dim,
             RING=state.key.shape[2],
-            **_partition(key_dim, value_dim, self._launch.decode_warps),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Solved:
-    """What the kernels of a prefill hand on: see `kernels.chunks` and `kernels.sequence`."""
-
-    query: torch.Tensor
-    key: torch.Tensor
-    base: torch.Tensor
-    pull: torch.Tensor
-    running: torch.Tensor
-    before: torch.Tensor
-
-    @property
-    def chunks(self) -> int:
-        return self.base.shape[2] // CHUNK_COLUMNS
-
-    @classmethod
-    def empty(cls, rows: int, chunks: int, every: int, weights: MixerWeights, like: torch.Tensor) -> Solved:
-        padded, heads, key_dim, value_dim = (
-            chunks * CHUNK_COLUMNS,
-            weights.value_heads,
-            weights.key_dim,
-            weights.value_dim,
-        )
-        return cls(
-            query=like.new_empty(rows, weights.key_heads, padded, key_dim),
-            key=like.new_empty(rows, weights.key_heads, padded, key_dim),
-            base=like.new_empty(rows, heads, padded, value_dim),
-            pull=like.new_empty(rows, heads, padded, key_dim),
-            running=like.new_empty(rows, heads, padded, dtype=torch.float32),
-            before=like.new_empty(rows, heads, -(-chunks // every), key_dim, value_dim),
+            **partition(key_dim, value_dim, self._launch.decode_warps),
         )
 
 
 def _options(warps: int, registers: int) -> dict[str, int]:
     return {"num_warps": warps} | ({"maxnreg": registers} if registers else {})
-
-
-WARP_VALUES = 32
-"""Values of a memory that a warp has to itself, where there are so many."""
-LINE_ELEMENTS = 128
-"""What a warp loads at once: four elements a lane."""
-
-
-def _partition(key_dim: int, value_dim: int, most_warps: int) -> dict[str, int]:
-    """How `kernels.memory` cuts a memory. A warp takes whole lines of it, so that the lanes that hold a vector are
-    neighbours: with others between them, Triton 3.6 sums over the wrong ones (it exchanges with lanes 1, 2 and 4 apart
-    where the vector is in those 1, 2 and 16 apart; 3.9 does not)."""
-    warps = max(1, min(most_warps, value_dim // WARP_VALUES))
-    sharing = min(key_dim, max(1, LINE_ELEMENTS * warps // value_dim))
-    return {"WARPS": warps, "SHARING": sharing, "num_warps": warps}
 
 
 def _strided(*tensors: torch.Tensor) -> tuple[torch.Tensor | int, ...]:
