@@ -71,6 +71,7 @@ def test_penalties_count_what_the_same_round_accepted(backend: Backend, name: st
 
 @pytest.mark.parametrize("name", ["mtp", "dflash"])
 def test_certain_drafts_leave_sampled_answers_as_they_are(backend: Backend, name: str) -> None:
+    """Handed case sp-02 among them: the same seed gives the same tokens, and so the same frequencies."""
     prompts = [backend(None).prompt(question)[0] for question in QUESTIONS[4:8]]
     settings = [
         with_settings(seed=seed, temperature=heat, top_p=0.9, min_p=0.02, presence_penalty=1.5)
