@@ -11,7 +11,7 @@ import torch
 from ninfer_core.artifact import open_artifact
 from ninfer_core.plugins import PluginRegistry
 from tests.gpu.near_ties import DRAFTERS, LONGEST_PROMPT, PROMPTS, Subject, check, make_subject
-from tools.tiny_model.draft_measure import prompts_of
+from tools.tiny_model.draft_prompts import prompts_of
 
 pytestmark = [
     pytest.mark.gpu,
