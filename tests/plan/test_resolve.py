@@ -147,9 +147,9 @@ def test_plan_survives_its_json(chosen: set[str], registry: PluginRegistry, toy:
 
 
 def toy_graph_bytes(rows: int) -> int:
-    """What the driver keeps, and for 8 rows logits in 16 and in 32 bits and 64 vectors of a layer; sums of up to 816
-    programs of 128 outputs, and of 128 splits of a context for each of 4 query heads of 32."""
-    layer = 8 * 64 * 64 * 2 + 816 * 128 * 8 * 4
+    """What the driver keeps, and for 8 rows logits in 16 and in 32 bits and 64 vectors of a layer; sums of up to 578
+    programs of 64 outputs, and of 128 splits of a context for each of 4 query heads of 32."""
+    layer = 8 * 64 * 64 * 2 + 578 * 64 * 8 * 4
     return 72 * 2**20 + 8 * 512 * (2 + 4) + layer + rows * 4 * 128 * (32 + 2) * 4
 
 
