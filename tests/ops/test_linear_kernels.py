@@ -20,7 +20,7 @@ from ninfer_core.ops.linear import (
     encode_nvfp4,
     select,
 )
-from ninfer_core.ops.workspace.linear_tiles import H200, ROW_CLASSES, Kind, Tile, class_for
+from ninfer_core.ops.workspace.linear_tiles import H200, ROW_CLASSES, FewRows, Kind, Tile, class_for
 from ninfer_core.testing.tolerances import Tolerance
 
 
@@ -152,7 +152,8 @@ def test_programs_that_no_block_of_inputs_is_left_for_add_nothing(
     tile = Tile(16, 128 if form == "fp8_groups" else 512, 2, 1)
     x, matrix, _, _ = arguments(kernel_device, dtype, 2, inputs, 16, form)
     counters = torch.zeros(4, dtype=torch.int32, device=kernel_device)
-    actual = linear_few_rows(x, Share(matrix, tile, shares), 8, counters)
+    few = FewRows(tile, row_class=8, shares=shares, sorted=False)
+    actual = linear_few_rows(x, Share(matrix, few), counters)
     tolerance.check(actual, expected(x, matrix, None, None, gated=False))
     assert not counters.any()
 
