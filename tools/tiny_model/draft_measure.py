@@ -169,7 +169,7 @@ def rounds_of(
     begun = torch.tensor([len(prompt) for prompt in prompts], device=device)
     line = torch.arange(len(prompts), device=device)
     hidden, residuals = run_target(model, tokens)
-    first, _ = first_token(model.logits(hidden[line, begun - 1]), temperature)
+    first = first_token(model.logits(hidden[line, begun - 1]), temperature)
     tokens[line, begun] = first
     count, running = begun + 1, first != stop
     emitted, rounds = torch.zeros_like(count), torch.zeros_like(count)
@@ -192,10 +192,10 @@ def rounds_of(
     return emitted.tolist(), rounds.tolist()
 
 
-def first_token(logits: Tensor, temperature: float) -> tuple[Tensor, None]:
+def first_token(logits: Tensor, temperature: float) -> Tensor:
     if not temperature:
-        return logits.argmax(-1), None
-    return torch.multinomial((logits.float() / temperature).softmax(-1), 1)[:, 0], None
+        return logits.argmax(-1)
+    return torch.multinomial((logits.float() / temperature).softmax(-1), 1)[:, 0]
 
 
 def measure(model: TinyModel, drafters: Drafters, count: int) -> Rates:

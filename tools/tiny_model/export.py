@@ -12,6 +12,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from tools.tiny_model.draft_files import FILE as DRAFTERS
+from tools.tiny_model.draft_files import draft_config
 from tools.tiny_model.encode import encode_item
 from tools.tiny_model.generate import training_items
 from tools.tiny_model.geometry import Geometry
@@ -21,7 +23,6 @@ from tools.tiny_model.tokenizer import CONTROL_TOKENS, load
 
 SIDE_FILES = ("generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 WEIGHTS = "model.safetensors"
-DRAFTERS = "drafters.safetensors"
 # Rows of the reduced head that `--lm-head-draft` proposes from, and the dialogues its tokens are counted in.
 REDUCED_ROWS, COUNTED_DIALOGUES = 2048, 20_000
 # What the model can say beside text; a reduced head without one of them could never draft it.
@@ -49,8 +50,6 @@ def export(
     shutil.copyfile(config, directory / "config.json")
     weights: dict[str, Tensor] = load_file(target / WEIGHTS)
     if drafters is not None:
-        from tools.tiny_model.draft_files import draft_config
-
         weights |= load_file(drafters / DRAFTERS)
         ids, share = frequent_tokens(dialogues)
         print(f"reduced head: {len(ids)} tokens are {share:.2%} of what the model says")
