@@ -127,11 +127,11 @@ def test_nothing_behind_the_end_of_a_short_answer_is_taken(short: tuple[list[Wis
         assert told is not None and told.accepted_tokens > told.rounds, "the end comes within a round of many tokens"
 
 
-PROMPTS = 200
+PROMPTS = 500
 
 
 @pytest.mark.long
-def test_two_hundred_prompts(backend: Backend) -> None:
+def test_500_prompts(backend: Backend) -> None:
     """Held-out prompts of all skills, short ones, with whatever a client may do; every backend, and as many rows as
     there may be."""
     prompts = [ids for kind in ("structured", "free") for ids in prompts_of(kind, PROMPTS) if len(ids) <= 120]
