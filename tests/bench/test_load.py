@@ -144,6 +144,7 @@ def test_nobody_at_the_url(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Errno" not in said
 
 
+@pytest.mark.long
 def test_the_embedded_model_under_load_and_its_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = "bench serve --device cpu --max-concurrency 2 --concurrency 1,2 --requests 3 --prompt-words 4"
     code = main([*words.split(), "--output-tokens", "6", "--seconds", "60", "--output", str(tmp_path)])

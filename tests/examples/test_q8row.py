@@ -48,6 +48,7 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(write_tiny_artifact(tmp_path_factory.mktemp("artifact") / "tiny.ninfer"))
 
 
+@pytest.mark.long
 def test_a_plan_with_it_pins_it_and_counts_its_bytes(run: Run, artifact: str) -> None:
     planned = run("-m", "ninfer_core", "plan", artifact, "--device", "cpu", "--kv-dtype", "q8row", "--json")
     assert planned.returncode == 0, planned.stderr
@@ -61,6 +62,7 @@ def test_a_plan_with_it_pins_it_and_counts_its_bytes(run: Run, artifact: str) ->
     assert line["bytes"] == tokens * attention["layers"] * attention["kv_heads"] * 2 * row_bytes
 
 
+@pytest.mark.long
 def test_it_generates(run: Run, artifact: str) -> None:
     words = ("-m", "ninfer_core", "generate", artifact, "--device", "cpu", "--kv-dtype", "q8row@ninfer-kv-q8row")
     answered = run(*words, "--prompt", "hello", "--max-new", "12", "--greedy")
@@ -68,6 +70,7 @@ def test_it_generates(run: Run, artifact: str) -> None:
     assert "12 output tokens" in answered.stderr
 
 
+@pytest.mark.long
 def test_where_it_is_kept_out_nothing_stands_in_for_it(run: Run, artifact: str) -> None:
     words = ("-m", "ninfer_core", "generate", artifact, "--device", "cpu", "--kv-dtype", "q8row", "--prompt", "hello")
     refused = run(*words, NINFER_PLUGINS="off")

@@ -47,6 +47,7 @@ print(len(compiled), {type(each).__name__ for each in compiled.values()})
 """
 
 
+@pytest.mark.long
 def test_each_kernel_is_compiled_once_and_none_is_launched(tmp_path: Path) -> None:
     pytest.importorskip("triton")
     (tmp_path / "kernels.py").write_text(KERNELS)

@@ -70,7 +70,14 @@ def test_together_as_alone(backend: Backend, wishes: list[Wish], name: str) -> N
 
 
 @pytest.mark.contract("GEN-25", "OPT-24")
-@pytest.mark.parametrize(("name", "drafts"), [("mtp", 1), ("mtp", 5), ("dflash", 2), ("dflash2", 1), ("dflash2", 15)])
+@pytest.mark.parametrize(
+    ("name", "drafts"),
+    [
+        ("mtp", 5),
+        ("dflash2", 15),
+        *(pytest.param(*case, marks=pytest.mark.long) for case in (("mtp", 1), ("dflash", 2), ("dflash2", 1))),
+    ],
+)
 def test_any_number_of_drafts(without: list[Outcome], wishes: list[Wish], name: str, drafts: int) -> None:
     found = play(serve(name, draft_tokens=drafts), wishes[:4])
     check_same(name, wishes[:4], found, without[:4])

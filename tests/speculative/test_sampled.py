@@ -54,7 +54,9 @@ def tokens_of(served: Served, prompts: list[tuple[int, ...]], settings: list[Sam
     return [answer[:most] for answer in answers]
 
 
-@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize(
+    "name", ["dflash2", *(pytest.param(name, marks=pytest.mark.long) for name in ("mtp", "dflash"))]
+)
 def test_penalties_count_what_the_same_round_accepted(backend: Backend, name: str) -> None:
     """Handed case sp-02. With one candidate the choice is certain, whatever drafts were drawn from; penalties decide
     which it is, and a draft that was rejected must not count."""

@@ -91,6 +91,7 @@ def test_ordinary_text_is_encoded_as_tiktoken_does(full: QwenFrontend) -> None:
         assert b"".join(map(full._tokenizer.token_bytes, ids)).decode() == text
 
 
+@pytest.mark.long
 def test_as_many_tokens_are_unreachable_as_with_the_official_merges(full: QwenFrontend, cache: Path) -> None:
     """248,044 tokens - 256 bytes - 247,587 official merges."""
     (file,) = cache.rglob("*.tokenizer.json")

@@ -118,7 +118,7 @@ def test_the_page_has_a_row_for_every_kind() -> None:
 
 
 @pytest.mark.contract("PCACHE-7")
-@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("style", [STYLES[0], *(pytest.param(style, marks=pytest.mark.long) for style in STYLES[1:])])
 def test_the_ids_before_a_frontier_are_those_of_the_text_before_it(
     style: str, frontend_of: Any, generator: Callable[..., Any]
 ) -> None:
