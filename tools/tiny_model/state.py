@@ -7,7 +7,9 @@ kept: they follow from the seed, and whoever goes on has those that were used ge
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,7 @@ WEIGHT, MOMENT = "weight.", "moment."
 class OutOfTime(Exception):
     """The guard of `--budget`: fewer steps than the stage has were done, and their state is kept."""
 
-    code = "out_of_time"
+    code, exit_status = "out_of_time", 3
 
     def __init__(self, done: int, steps: int, directory: Path) -> None:
         super().__init__(
@@ -39,7 +41,17 @@ class OutOfTime(Exception):
 class StateOfOthers(Exception):
     """A directory holds the state of a stage with other settings."""
 
-    code = "state_of_others"
+    code, exit_status = "state_of_others", 2
+
+
+@contextmanager
+def said_to_the_caller() -> Iterator[None]:
+    """What a stage ends with before its last step is a line and an exit status of the command."""
+    try:
+        yield
+    except (OutOfTime, StateOfOthers) as error:
+        print(f"{error.code}: {error}", file=sys.stderr)
+        raise SystemExit(error.exit_status) from None
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -34,10 +33,10 @@ from tools.tiny_model.stages import STAGES, Stage
 from tools.tiny_model.state import (
     OutOfTime,
     State,
-    StateOfOthers,
     drop_state,
     load_state,
     read_state,
+    said_to_the_caller,
     save_state,
     settings_digest,
 )
@@ -157,11 +156,8 @@ def parse() -> tuple[argparse.Namespace, Stage]:
 
 
 def main() -> None:
-    try:
+    with said_to_the_caller():
         run_stage(*parse())
-    except (OutOfTime, StateOfOthers) as error:
-        print(f"{error.code}: {error}", file=sys.stderr)
-        raise SystemExit(3 if isinstance(error, OutOfTime) else 2) from None
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ by the launch and by what is counted here."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from ninfer_core.ops.workspace import FLOAT32, rms_norm, swiglu
 from ninfer_core.ops.workspace.linear_tiles import (
@@ -51,20 +52,17 @@ def kernel_bytes(
 ) -> int:
     """What the routes of a CUDA device make of up to `rows` rows, the result included; `activation` is the bytes of an
     element. A residual costs only the reference something, which takes what no kernel does."""
-
-    def needed(count: int) -> int:
-        return _product_bytes(
-            form,
-            count,
-            inputs,
-            outputs,
-            row_class=row_class,
-            activation=activation,
-            normed=normed,
-            gated=gated,
-            residual=residual,
-        )
-
+    needed = partial(
+        _product_bytes,
+        form,
+        inputs=inputs,
+        outputs=outputs,
+        row_class=row_class,
+        activation=activation,
+        normed=normed,
+        gated=gated,
+        residual=residual,
+    )
     return _largest(form, rows, row_class, needed)
 
 
